@@ -1,0 +1,1 @@
+# What `cmake --install` puts where. The library is one archive made of every folder below cli/ and serve/.

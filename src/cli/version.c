@@ -1,0 +1,2 @@
+extern int ps_cli_placeholder;
+int ps_cli_placeholder;
