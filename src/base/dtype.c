@@ -1,0 +1,46 @@
+// base/dtype.c - the table made from dtype.def.
+#include "base/dtype.h"
+
+static const ps_dtype_info INFOS[PS_DTYPE_COUNT] = {
+#define X(NAME, text, id, columns, bytes) {text, id, columns, bytes},
+#include "base/dtype.def"
+#undef X
+};
+
+const ps_dtype_info *ps_dtype_get(ps_dtype dtype)
+{
+    ps_assert((unsigned)dtype < PS_DTYPE_COUNT);
+    return &INFOS[dtype];
+}
+
+ps_dtype ps_dtype_by_name(ps_str name)
+{
+    for (unsigned i = 0; i < PS_DTYPE_COUNT; i++) {
+        if (ps_str_equal(name, INFOS[i].name)) {
+            return (ps_dtype)i;
+        }
+    }
+    return PS_DTYPE_COUNT;
+}
+
+ps_dtype ps_dtype_by_gguf_id(uint32_t gguf_id)
+{
+    for (unsigned i = 0; i < PS_DTYPE_COUNT; i++) {
+        if (INFOS[i].gguf_id >= 0 && (uint32_t)INFOS[i].gguf_id == gguf_id) {
+            return (ps_dtype)i;
+        }
+    }
+    return PS_DTYPE_COUNT;
+}
+
+bool ps_dtype_is_quantised(ps_dtype dtype)
+{
+    return ps_dtype_get(dtype)->block_columns > 1 && dtype != PS_DTYPE_Q8_ROW;
+}
+
+uint64_t ps_dtype_row_bytes(ps_dtype dtype, uint64_t columns)
+{
+    const ps_dtype_info *info = ps_dtype_get(dtype);
+    ps_assert(columns % info->block_columns == 0);
+    return columns / info->block_columns * info->block_bytes;
+}
