@@ -1,0 +1,91 @@
+// kernels/dispatch.c - fills the table: ref first, then what the CPU has, oldest to newest.
+#include "kernels/kernels.h"
+
+#include "kernels/tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool cpu_has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+}
+
+static bool cpu_has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+static const struct {
+    const char *isa;
+    bool (*present)(void);
+    void (*overlay)(ps_kernels *table);
+} LEVELS[] = {
+    {"ref", NULL, ps_kernels_overlay_ref},
+    {"avx2", cpu_has_avx2, ps_kernels_overlay_avx2},
+    {"avx512", cpu_has_avx512, ps_kernels_overlay_avx512},
+};
+#define LEVEL_COUNT (sizeof LEVELS / sizeof LEVELS[0])
+
+ps_status ps_kernels_for(const char *isa, ps_kernels *out)
+{
+    ps_kernels table = {0};
+    for (size_t i = 0; i < LEVEL_COUNT; i++) {
+        if (LEVELS[i].present != NULL && !LEVELS[i].present()) {
+            if (isa != NULL && strcmp(isa, "ref") != 0) {
+                return ps_fail(PS_UNSUPPORTED, "PS_ISA=%s: this CPU lacks %s", isa, LEVELS[i].isa);
+            }
+            break;
+        }
+        LEVELS[i].overlay(&table);
+        table.isa = LEVELS[i].isa;
+        if (isa != NULL && strcmp(isa, LEVELS[i].isa) == 0) {
+            *out = table;
+            return PS_OK;
+        }
+    }
+    if (isa != NULL) {
+        return ps_fail(PS_INVALID, "PS_ISA=%s: must be ref, avx2 or avx512", isa);
+    }
+    *out = table;
+    return PS_OK;
+}
+
+ps_status ps_kernels_select(ps_kernels *out)
+{
+    return ps_kernels_for(getenv("PS_ISA"), out);
+}
+
+ps_linear_fn *ps_kernels_linear(const ps_kernels *kernels, ps_dtype dtype)
+{
+    switch (dtype) {
+    case PS_DTYPE_F32:
+        return kernels->linear_f32;
+    case PS_DTYPE_F16:
+        return kernels->linear_f16;
+    case PS_DTYPE_BF16:
+        return kernels->linear_bf16;
+    case PS_DTYPE_Q4_0:
+        return kernels->linear_q4_0;
+    case PS_DTYPE_Q4_1:
+        return kernels->linear_q4_1;
+    case PS_DTYPE_Q5_0:
+        return kernels->linear_q5_0;
+    case PS_DTYPE_Q5_1:
+        return kernels->linear_q5_1;
+    case PS_DTYPE_Q8_0:
+        return kernels->linear_q8_0;
+    case PS_DTYPE_Q4_K:
+        return kernels->linear_q4_k;
+    case PS_DTYPE_Q5_K:
+        return kernels->linear_q5_k;
+    case PS_DTYPE_Q6_K:
+        return kernels->linear_q6_k;
+    default:
+        ps_assert(!"a linear has a weight dtype");
+        return NULL;
+    }
+}

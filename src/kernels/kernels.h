@@ -1,0 +1,138 @@
+// kernels/kernels.h - the arithmetic of prestage: contracts and the dispatch table.
+//
+// Kernels are pure: no allocation, no state, no threads; workers hand out slices. Every kernel of
+// every ISA gives the same bits as ref/ (for finite and non-finite input alike, the payload of a
+// NaN apart). That holds because each output element has one order of operations, stated here, with
+// explicit fma wherever one is meant and never elsewhere:
+//
+//   sums      over 64 virtual lanes: element i goes to lane i % 64 (a tail counts as zeros), each
+//   lane is one
+//             chain in order of i. Lanes are folded as eight chains of eight, c = lane / 8, added
+//             left to right (s[l] = ((c0[l] + c1[l]) + c2[l]) + ... + c7[l], l = 0..7), then
+//             halves: t[l] = s[l] + s[l+4], u[l] = t[l] + t[l+2], u[0] + u[1].
+//   exp       ps_exp in kernels/exp.h: one polynomial, the same operations on every ISA.
+//   division, sqrt, conversions: IEEE, round to nearest even.
+//
+// Pointers of rows are 4-byte aligned at least; weights and q8 rows 16 bytes, unless a contract
+// says more.
+#ifndef PS_KERNELS_H
+#define PS_KERNELS_H
+
+#include "base/layout.h"
+
+// y[t][o] = sum over inputs of W[o][i] x[t][i], for the 16 * group_count outputs of packed groups
+// that lie one after the other at `w` (base/layout.h).
+//
+// y       [tokens] pointers to f32 rows; 16 * group_count values are written to each
+// x       [tokens] pointers; q8 rows for quantised weights, f32 rows for F32, F16, BF16
+// inputs  a multiple of the dtype's block columns
+// tokens  >= 1; the group's weights are read once for several tokens, a whole tile at a time
+//
+// Order, one chain of fma for each (t, o) from +0, by block b of 32 columns, with da = d[b], ds =
+// ds[b] of the q8 row, and i = the exact integer dot product of the block:
+//   Q8_0, Q4_0, Q5_0   acc = fma((float)i, d * da, acc), i over (q - 0 | 8 | 16) * a
+//   Q4_1, Q5_1         acc = fma((float)i, d * da, acc); acc = fma(m, ds, acc), i over q * a
+//   Q4_K, Q5_K         acc = fma((float)i, (d * scale) * da, acc); acc = fma(-(dmin * min), ds,
+//   acc) Q6_K               i = scale[0] * i0 + scale[1] * i1, i0 and i1 over (q - 32) * a of 16
+//   columns each;
+//                      acc = fma((float)i, d * da, acc)
+//   F32 F16 BF16       acc = fma(w, x, acc), by column
+// No kernel reads past the last group but for prefetch hints.
+typedef void ps_linear_fn(float *const *y, const void *w, size_t group_count, uint32_t inputs,
+                          const void *const *x, uint32_t tokens);
+
+// x f32 [n] to a q8 row; n a multiple of 32. Per block: amax = max |x|. When any x is not finite: d
+// = NaN, q = 0, sums 0, ds = NaN. When amax < 2^-100: all zero. Else d = amax / 127, q = round(x *
+// (127 / amax)). The maximum is taken over the bits of |x| as integers, so that NaN wins on every
+// ISA.
+typedef void ps_quantise_fn(void *q8_row, const float *x, uint32_t n);
+
+// y[i] = (x[i] * scale) * w[i], scale = 1 / sqrt(sum(fma(x, x)) / n + eps). y may be x. w [n]. Any
+// n >= 1.
+typedef void ps_rms_norm_fn(float *y, const float *x, const float *w, uint32_t n, float eps);
+
+// y[i] = a[i] + b[i]; y may be a or b.
+typedef void ps_add_fn(float *y, const float *a, const float *b, uint32_t n);
+
+// y[i] = x[i] * factor; y may be x.
+typedef void ps_scale_fn(float *y, const float *x, float factor, uint32_t n);
+
+// silu_mul: y = (g / (1 + exp(-g))) * u.
+// gelu_mul (tanh form): z = 0.7978845608 * (g * fma(0.044715 * g, g, 1)); y = (g * sigmoid2) * u
+// with sigmoid2 = 1 / (1 + exp(-2 z)). y may be gate or up.
+typedef void ps_act_mul_fn(float *y, const float *gate, const float *up, uint32_t n);
+
+// Rotates `heads` heads of `head_dim` values that lie one after the other at x, in place; the first
+// rotary_dim of each (even, <= head_dim). table: f32 cos[rotary_dim / 2], then sin[rotary_dim / 2].
+// Pairs are (2i, 2i+1) for rope_norm, (i, i + rotary_dim/2) for rope_neox:
+//   a' = fma(a, cos, -(b * sin)); b' = fma(a, sin, b * cos)
+typedef void ps_rope_fn(float *x, const float *table, uint32_t heads, uint32_t head_dim,
+                        uint32_t rotary_dim);
+
+// Writes one token's K and V of one KV head, f32 [head_dim] each, to slot `slot` (0..31) of a KV
+// block.
+typedef void ps_kv_store_fn(void *block, const float *k, const float *v, uint32_t head_dim,
+                            uint32_t slot);
+
+// The positions of one chunk of attention; chunks start at multiples of it.
+#define PS_ATTENTION_CHUNK 256
+
+// Partial attention of some queries over one chunk of one KV head.
+//
+// For query i and each position t with begin[i] <= t < end[i] (relative to the chunk's start):
+//   s[t] = chain over head_dim from +0 of fma(q[d], K[d][t], s), then s * scale, then, if softcap >
+//   0,
+//          softcap * tanh(s / softcap) (ps_tanh in kernels/exp.h)
+//   m = max of s; p[t] = exp(s[t] - m); l = sum of p over 64 virtual lanes by t (positions outside
+//   count 0) o[d] = chain over t in order from +0 of fma(p[t], V[t][d], o)
+// begin == end: m = -infinity, l = 0, o = 0.
+typedef struct ps_attention_partial {
+    const float *const *q;     // [queries] rows of head_dim values
+    uint32_t queries;          // any number >= 1; tiled inside
+    uint32_t head_dim;         // a multiple of 8, <= 512
+    const void *const *blocks; // [8] KV blocks (layout.h); those that no query sees may be NULL
+    const uint16_t *begin;     // [queries], 0..256
+    const uint16_t *end;       // [queries], begin..256
+    float scale;
+    float softcap;  // 0: none
+    float *scratch; // [queries * 256] f32, 64-byte aligned, left undefined
+    float *m;       // out [queries]
+    float *l;       // out [queries]
+    float *o;       // out [queries][head_dim]
+} ps_attention_partial;
+typedef void ps_attention_partial_fn(const ps_attention_partial *args);
+
+// Merges a later chunk (m, l, o) into a running result (M, L, O), all of one query:
+//   n = max(M, m); a = exp(M - n), b = exp(m - n) (1 and 0 where an m is -infinity);
+//   L = fma(L, a, l * b); O = fma(O, a, o * b); M = n
+typedef void ps_attention_merge_fn(float *running_m, float *running_l, float *running_o, float m,
+                                   float l, const float *o, uint32_t head_dim);
+
+// p = exp(x - max x) / sum, the sum over 64 virtual lanes; p may be x. The division is p * (1 /
+// sum).
+typedef void ps_softmax_fn(float *p, const float *x, uint32_t n);
+
+// y = cap * tanh(x / cap); y may be x.
+typedef void ps_softcap_fn(float *y, const float *x, float cap, uint32_t n);
+
+typedef struct ps_kernels {
+    const char *isa; // "ref", "avx2", "avx512"
+#define KERNEL(name, type) type *name;
+#include "kernels/kernels.def"
+#undef KERNEL
+} ps_kernels;
+
+// The table for this CPU, or for the ISA that the environment's PS_ISA names (ref, avx2, avx512).
+// PS_INVALID: no such ISA; PS_UNSUPPORTED: this CPU lacks it. Thread-safe, no state.
+PS_MUST_USE ps_status ps_kernels_select(ps_kernels *out);
+
+// The same for a given ISA; NULL means the best one.
+PS_MUST_USE ps_status ps_kernels_for(const char *isa, ps_kernels *out);
+
+// The linear kernel for a weight's dtype.
+ps_linear_fn *ps_kernels_linear(const ps_kernels *kernels, ps_dtype dtype);
+
+// Space-separated CPU features that matter here, "avx2 fma f16c avx512f ... "; static.
+const char *ps_cpu_features(void);
+
+#endif
