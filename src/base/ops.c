@@ -1,0 +1,46 @@
+// base/ops.c - the table made from ops.def.
+#include "base/ops.h"
+
+#define W PS_OP_READS_WEIGHTS
+#define V PS_OP_VECTOR
+#define C PS_OP_COLLECTIVE
+#define R PS_OP_REPLICABLE
+#define K PS_OP_COLUMNWISE
+static const ps_op_info INFOS[PS_OP_COUNT] = {
+#define OP(NAME, text, inputs_min, inputs_max, outputs, flags, operands)                           \
+    {text, inputs_min, inputs_max, outputs, flags, operands},
+#include "base/ops.def"
+#undef OP
+};
+#undef W
+#undef V
+#undef C
+#undef R
+#undef K
+
+static const char *const SITES[PS_SITE_COUNT] = {
+    "",           "attn.qkv",    "attn.o",   "mlp.gate_up", "mlp.down",
+    "moe.router", "moe.gate_up", "moe.down", "kv",          "lm_head",
+};
+
+const ps_op_info *ps_op_get(ps_op op)
+{
+    ps_assert((unsigned)op < PS_OP_COUNT);
+    return &INFOS[op];
+}
+
+ps_op ps_op_by_name(ps_str name)
+{
+    for (unsigned i = 0; i < PS_OP_COUNT; i++) {
+        if (ps_str_equal(name, INFOS[i].name)) {
+            return (ps_op)i;
+        }
+    }
+    return PS_OP_COUNT;
+}
+
+const char *ps_site_name(ps_site site)
+{
+    ps_assert((unsigned)site < PS_SITE_COUNT);
+    return SITES[site];
+}

@@ -1,0 +1,83 @@
+// base/ops.h - operators and their attributes, shared by graphs (ir/) and plans (plan/).
+#ifndef PS_BASE_OPS_H
+#define PS_BASE_OPS_H
+
+#include "base/dtype.h"
+
+typedef enum ps_op {
+#define OP(NAME, text, inputs_min, inputs_max, outputs, flags, operands) PS_OP_##NAME,
+#include "base/ops.def"
+#undef OP
+    PS_OP_COUNT,
+} ps_op;
+
+enum {
+    PS_OP_READS_WEIGHTS = 1,
+    PS_OP_VECTOR = 2,
+    PS_OP_COLLECTIVE = 4,
+    PS_OP_REPLICABLE = 8,
+    PS_OP_COLUMNWISE = 16,
+};
+
+typedef struct ps_op_info {
+    const char *name;
+    uint8_t inputs_min, inputs_max, outputs, flags;
+    const char *operands; // for people
+} ps_op_info;
+
+#define PS_OP_INPUTS_MAX 4
+
+const ps_op_info *ps_op_get(ps_op op);
+ps_op ps_op_by_name(ps_str name); // PS_OP_COUNT: none
+
+// What a value is.
+typedef enum ps_value_kind {
+    PS_VALUE_WEIGHT,     // a tensor of the model file, by name
+    PS_VALUE_KV,         // keys and values of one layer
+    PS_VALUE_ACTIVATION, // lives in the workspace
+} ps_value_kind;
+
+// The rows of an activation: `multiplier` times the rows of the step (T), or those that want logits
+// (L).
+typedef enum ps_rows {
+    PS_ROWS_STEP,
+    PS_ROWS_LOGITS,
+} ps_rows;
+
+// The consumer that a linear or an attention is, by the name users give it (DESIGN section 2,
+// "site").
+typedef enum ps_site {
+    PS_SITE_NONE,
+    PS_SITE_ATTN_QKV,
+    PS_SITE_ATTN_O,
+    PS_SITE_MLP_GATE_UP,
+    PS_SITE_MLP_DOWN,
+    PS_SITE_MOE_ROUTER,
+    PS_SITE_MOE_GATE_UP,
+    PS_SITE_MOE_DOWN,
+    PS_SITE_KV,
+    PS_SITE_LM_HEAD,
+    PS_SITE_COUNT,
+} ps_site;
+
+const char *ps_site_name(ps_site site); // "attn.qkv"; "" for PS_SITE_NONE
+
+typedef enum ps_rope_style { PS_ROPE_NORM, PS_ROPE_NEOX } ps_rope_style;
+typedef enum ps_activation { PS_ACTIVATION_SILU, PS_ACTIVATION_GELU } ps_activation;
+
+// How router logits become weights.
+typedef enum ps_gating {
+    PS_GATING_SOFTMAX,          // softmax over all experts, then the best top_k
+    PS_GATING_SOFTMAX_SELECTED, // the best top_k, then softmax over them
+} ps_gating;
+
+// Attributes of an operator; 0 where it has none. attributes.def names each for the text form.
+typedef struct ps_op_attributes {
+#define U32(name) uint32_t name;
+#define F32(name) float name;
+#include "base/attributes.def"
+#undef U32
+#undef F32
+} ps_op_attributes;
+
+#endif

@@ -1,0 +1,86 @@
+// ir/graph.h - operators and values of one step of a model.
+//
+// A graph is built once per bucket in an arena, changed by passes and read by the scheduler. Nodes
+// are in an order in which every value is written before it is read. A value is written by one node
+// at most. Not thread-safe; pure but for the arena.
+#ifndef PS_IR_GRAPH_H
+#define PS_IR_GRAPH_H
+
+#include "base/ops.h"
+
+// Limits that keep every product of sizes far below 2^63 and every graph printable.
+#define PS_GRAPH_VALUES_MAX 200000u
+#define PS_GRAPH_NODES_MAX 200000u
+#define PS_COLUMNS_MAX (1u << 24)
+#define PS_EXPERTS_MAX 4096u
+
+typedef uint32_t ps_value_id; // index into values; PS_NO_VALUE: none
+#define PS_NO_VALUE UINT32_MAX
+
+typedef struct ps_value {
+    const char *name; // unique in the graph; a weight's is its tensor's name
+    ps_value_kind kind;
+    ps_dtype dtype;   // activations: F32 or Q8_ROW; kv: F16
+    uint32_t rows;    // weights: outputs of one matrix, 1 for a vector
+    uint32_t columns; // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
+    uint32_t experts; // weights: matrices stacked, 0 for a plain one
+    ps_rows row_kind; // activations
+    uint32_t row_multiplier; // activations, >= 1
+    uint32_t kv_group;       // kv: index into kv_groups
+    uint32_t head_dim;       // kv
+    ps_value_id alias_of;  // activations: a view of `columns` columns of another value from column
+                           // `alias_column`
+    uint32_t alias_column; //   on; PS_NO_VALUE: its own storage
+    bool is_output;        // activations: read by whoever runs the graph (the logits)
+} ps_value;
+
+typedef struct ps_node {
+    ps_op op;
+    uint32_t input_count;
+    ps_value_id inputs[PS_OP_INPUTS_MAX];
+    ps_value_id output; // PS_NO_VALUE for operators without one
+    ps_op_attributes attributes;
+} ps_node;
+
+// Layers whose KV lives equally long share block tables.
+typedef struct ps_kv_group {
+    uint32_t window; // positions a row sees, itself included; 0: all
+} ps_kv_group;
+#define PS_KV_GROUPS_MAX 4
+
+typedef struct ps_graph {
+    ps_arena *arena;
+    ps_value *values;
+    uint32_t value_count, value_capacity;
+    ps_node *nodes;
+    uint32_t node_count, node_capacity;
+    ps_kv_group kv_groups[PS_KV_GROUPS_MAX];
+    uint32_t kv_group_count;
+    uint32_t vocabulary; // columns of the logits
+} ps_graph;
+
+// An empty graph whose memory comes from `arena` (borrowed, outlives the graph).
+void ps_graph_init(ps_graph *graph, ps_arena *arena);
+
+// Appends and gives the index. Names are copied. PS_EXHAUSTED at the limits above.
+PS_MUST_USE ps_status ps_graph_add_value(ps_graph *graph, const ps_value *value, ps_value_id *out);
+PS_MUST_USE ps_status ps_graph_add_node(ps_graph *graph, const ps_node *node);
+
+// The index of the value with that name, or PS_NO_VALUE. O(values).
+ps_value_id ps_graph_find(const ps_graph *graph, ps_str name);
+
+// The value whose storage `id` names: itself, or what it is a view of.
+ps_value_id ps_graph_storage(const ps_graph *graph, ps_value_id id);
+
+// Checks everything that passes and the scheduler rely on: operand counts and kinds, shapes
+// (ops.def), order of writing and reading, one writer a value, views inside their values, limits,
+// unique names, and that the graph has one output. PS_INVALID names the node and what is wrong.
+// `after` names the pass for the message.
+PS_MUST_USE ps_status ps_graph_verify(const ps_graph *graph, const char *after);
+
+// The text form (docs/graph-text.md), and back. Parsing accepts what printing gives and checks
+// nothing but syntax and limits: verify afterwards. An error names the line.
+PS_MUST_USE ps_status ps_graph_print(const ps_graph *graph, ps_buffer *out);
+PS_MUST_USE ps_status ps_graph_parse(ps_str text, ps_graph *graph);
+
+#endif
