@@ -9,4 +9,12 @@ void ps_kernels_overlay_ref(ps_kernels *table);
 void ps_kernels_overlay_avx2(ps_kernels *table);
 void ps_kernels_overlay_avx512(ps_kernels *table);
 
+// The kernels themselves, ps_<op>_<isa>. A newer ISA defines only those that it makes faster.
+#define KERNEL(name, type)                                                                         \
+    type ps_##name##_ref;                                                                          \
+    type ps_##name##_avx2;                                                                         \
+    type ps_##name##_avx512;
+#include "kernels/kernels.def"
+#undef KERNEL
+
 #endif
