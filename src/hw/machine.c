@@ -1,0 +1,180 @@
+// hw/machine.c - limits that the kernel puts on this process.
+#include "hw/machine.h"
+
+#include "hw/topology.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The first line of a file of /proc or /sys; false when it cannot be read.
+static bool read_line(const char *path, char *line, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    const bool ok = fgets(line, (int)size, file) != NULL;
+    (void)fclose(file);
+    return ok;
+}
+
+// The path of this process below a cgroup hierarchy: v2 has an empty controller list, v1 names its
+// controllers.
+static bool cgroup_path(const char *controller, char *path, size_t size)
+{
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (file == NULL) {
+        return false;
+    }
+    char line[512];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *where = controllers == NULL ? NULL : strchr(controllers + 1, ':');
+        if (where == NULL) {
+            continue;
+        }
+        *where++ = '\0';
+        controllers++;
+        if (*controller == '\0' ? *controllers == '\0' : strstr(controllers, controller) != NULL) {
+            (void)snprintf(path, size, "%s", strcmp(where, "/") == 0 ? "" : where);
+            found = true;
+        }
+    }
+    (void)fclose(file);
+    return found;
+}
+
+// Reads `file` of this process's cgroup and, where that is not mounted (in a container), of the
+// hierarchy's root.
+static bool read_cgroup(const char *mount, const char *controller, const char *file, char *line,
+                        size_t size)
+{
+    char inner[512];
+    char path[1200];
+    if (!cgroup_path(controller, inner, sizeof inner)) {
+        return false;
+    }
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s%s/%s", mount, inner, file);
+    if (read_line(path, line, size)) {
+        return true;
+    }
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", mount, file);
+    return read_line(path, line, size);
+}
+
+// CPUs that the cgroup's quota allows, 0 for no quota.
+static double cgroup_cpus(void)
+{
+    char line[128];
+    double quota = 0;
+    double period = 0;
+    if (read_cgroup("", "", "cpu.max", line, sizeof line) &&
+        sscanf(line, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0) {
+        return quota / period;
+    }
+    if (read_cgroup("/cpu", "cpu", "cpu.cfs_quota_us", line, sizeof line)) {
+        quota = strtod(line, NULL);
+    }
+    if (quota > 0 && read_cgroup("/cpu", "cpu", "cpu.cfs_period_us", line, sizeof line)) {
+        period = strtod(line, NULL);
+        return period > 0 ? quota / period : 0;
+    }
+    return 0;
+}
+
+uint32_t ps_machine_affinity_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+        return 1;
+    }
+    const int count = CPU_COUNT(&set);
+    return count < 1 ? 1 : (uint32_t)count;
+}
+
+uint32_t ps_machine_default_threads(void)
+{
+    uint32_t threads = ps_machine_affinity_count();
+    const double quota = cgroup_cpus();
+    if (quota > 0 && quota < threads) {
+        threads = (uint32_t)quota + (quota > (uint32_t)quota);
+    }
+    return threads < 1 ? 1 : threads;
+}
+
+// What is left below a cgroup memory limit; UINT64_MAX for no limit.
+static uint64_t cgroup_free_bytes(void)
+{
+    char limit[128];
+    char used[128];
+    if (!((read_cgroup("", "", "memory.max", limit, sizeof limit) &&
+           read_cgroup("", "", "memory.current", used, sizeof used)) ||
+          (read_cgroup("/memory", "memory", "memory.limit_in_bytes", limit, sizeof limit) &&
+           read_cgroup("/memory", "memory", "memory.usage_in_bytes", used, sizeof used)))) {
+        return UINT64_MAX;
+    }
+    const uint64_t limit_bytes = strtoull(limit, NULL, 10); // "max" reads as 0
+    const uint64_t used_bytes = strtoull(used, NULL, 10);
+    if (limit_bytes == 0) {
+        return UINT64_MAX;
+    }
+    return limit_bytes > used_bytes ? limit_bytes - used_bytes : 0;
+}
+
+uint64_t ps_machine_available_bytes(void)
+{
+    uint64_t available = UINT64_MAX;
+    FILE *file = fopen("/proc/meminfo", "re");
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        uint64_t kib = 0;
+        if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kib) == 1) {
+            available = kib << 10;
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    const uint64_t cgroup = cgroup_free_bytes();
+    return cgroup < available ? cgroup : available;
+}
+
+static void cpu_name(char *name, size_t size)
+{
+    (void)snprintf(name, size, "unknown CPU");
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            (void)snprintf(name, size, "%s", colon + 2);
+            name[strcspn(name, "\n")] = '\0';
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
+{
+    ps_machine machine = {
+        .threads = threads,
+        .read_gbs = 10.0 * threads,
+        .cache_read_gbs = 80.0 * threads,
+        .int8_gops = 100.0 * threads,
+        .f32_gops = 20.0 * threads,
+        .barrier_ns = 500,
+    };
+    cpu_name(machine.name, sizeof machine.name);
+    PS_TRY(ps_topology_cache_bytes(&machine.l2_bytes, &machine.llc_bytes));
+    *out = machine;
+    return PS_OK;
+}

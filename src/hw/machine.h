@@ -1,0 +1,35 @@
+// hw/machine.h - what the planner knows of a machine: counts, sizes, measured rates.
+#ifndef PS_HW_MACHINE_H
+#define PS_HW_MACHINE_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef struct ps_machine {
+    char name[64];         // CPU model
+    uint32_t threads;      // workers that the rates below are for
+    uint64_t l2_bytes;     // of one core
+    uint64_t llc_bytes;    // of the last level, shared
+    double read_gbs;       // bytes a nanosecond that all workers together read from DRAM
+    double cache_read_gbs; // the same from L2
+    double int8_gops;      // multiply-adds a nanosecond of the int8 linears, all workers
+    double f32_gops;       // the same of f32 fma
+    double barrier_ns;     // one barrier of all workers
+    bool is_measured;      // false: stated defaults
+} ps_machine;
+
+// Sizes from hwloc, names from the CPU, rates as conservative defaults (is_measured false).
+PS_MUST_USE ps_status ps_machine_discover(uint32_t threads, ps_machine *out);
+
+// CPUs this process may use: its affinity mask, cut by the cgroup's CPU quota (v1 and v2, rounded
+// up), at least 1.
+uint32_t ps_machine_default_threads(void);
+
+// CPUs in the affinity mask alone.
+uint32_t ps_machine_affinity_count(void);
+
+// Bytes that can still be taken without swapping: MemAvailable, cut by the cgroup's memory limit.
+uint64_t ps_machine_available_bytes(void);
+
+#endif

@@ -1,0 +1,153 @@
+// plan/plan.h - the treaty: what is thought out once (passes/) and carried out every step (exec/).
+//
+// A plan is a flat list of steps that all workers walk together. It is frozen per bucket; how many
+// rows a step has, how long its contexts are and where its tokens go are run-time arguments
+// (ps_step). Whoever runs a plan knows no model: everything it needs is here or in the weights that
+// the plan names.
+//
+// A plan may come from a text file, so it is checked by ps_plan_verify before anything trusts it.
+#ifndef PS_PLAN_H
+#define PS_PLAN_H
+
+#include "base/layout.h"
+#include "base/ops.h"
+
+#define PS_PLAN_VALUES_MAX 200000u
+#define PS_PLAN_STEPS_MAX 200000u
+#define PS_PLAN_WORKSPACE_MAX_BYTES ((uint64_t)1 << 40)
+#define PS_PLAN_ROWS_MAX 65536u
+#define PS_PLAN_CONTEXT_MAX (1u << 24)
+#define PS_KV_GROUPS_LIMIT 4u
+#define PS_NO_PLAN_VALUE UINT32_MAX
+
+// How the workers share a step.
+typedef enum ps_split {
+    PS_SPLIT_ALL,     // each worker computes everything, into its private workspace
+    PS_SPLIT_ROWS,    // a contiguous range of rows each
+    PS_SPLIT_COLUMNS, // a contiguous range of output columns each, in whole units
+    PS_SPLIT_UNITS,   // the operator's own units: (row, head, chunk), (expert, columns)
+    PS_SPLIT_COUNT,
+} ps_split;
+
+// What else the memory system could do during a step.
+typedef enum ps_window {
+    PS_WINDOW_NONE,
+    PS_WINDOW_VECTOR,  // a vector operator
+    PS_WINDOW_BARRIER, // the wait for other workers before the step
+    PS_WINDOW_COUNT,
+} ps_window;
+
+typedef struct ps_plan_value {
+    const char *name;
+    ps_value_kind kind;
+    ps_dtype dtype;
+    uint32_t rows, columns, experts; // weights: outputs, inputs, stacked matrices (0: one)
+    uint32_t head_dim, kv_group;     // kv; columns = kv_heads * head_dim
+    ps_rows row_kind;                // activations: rows are row_multiplier x those of the step,
+    uint32_t row_multiplier;         //   or of those that want logits
+    uint32_t view_of;                // activations: PS_NO_PLAN_VALUE, or the value whose columns
+    uint32_t view_column;            //   [view_column, view_column + columns) this one names
+    bool is_private;                 // activations: in every worker's own workspace
+    bool is_output;
+    uint64_t offset_bytes; // activations with own storage: in the shared or the private workspace
+    uint64_t row_bytes;    //   from one row to the next
+} ps_plan_value;
+
+typedef struct ps_plan_step {
+    ps_op op;
+    uint32_t input_count;
+    uint32_t inputs[PS_OP_INPUTS_MAX];
+    uint32_t output; // PS_NO_PLAN_VALUE: none
+    ps_op_attributes attributes;
+    bool barrier; // all workers have finished everything before this step
+    ps_split split;
+    // PS_SPLIT_COLUMNS: worker w of W owns units [n w / W, n (w + 1) / W) of part_unit columns, n =
+    // part_columns / part_unit rounded up, of a range in which this step's column 0 stands at
+    // part_offset.
+    uint32_t part_columns, part_unit, part_offset;
+    uint32_t stream;       // 0: compute
+    ps_window window;      //
+    uint64_t weight_bytes; // read from memory per step, for every row count
+    uint64_t row_ops;      // multiply-adds per row
+    uint64_t predicted_ns; // at the bucket's row count
+} ps_plan_step;
+
+typedef struct ps_plan {
+    // The key of the plan.
+    uint32_t rows_max;    // a step has 1..rows_max rows
+    uint32_t context_max; // no row's position reaches this
+    // What it computes.
+    uint32_t vocabulary;
+    uint32_t kv_group_count;
+    uint32_t kv_windows[PS_KV_GROUPS_LIMIT]; // positions that a row of the group sees; 0: all
+    uint32_t value_count, step_count;
+    ps_plan_value *values;
+    ps_plan_step *steps;
+    // Workspaces.
+    uint64_t shared_bytes, private_bytes; // private: per worker
+    uint64_t scratch_bytes;               // per worker, behind the private workspace
+} ps_plan;
+
+// The columns [*begin, *end) of a column-split step that worker `worker` of `workers` owns, as
+// columns of the step's output (or of its first input where it has none), of which there are
+// `columns`.
+void ps_plan_columns_of(const ps_plan_step *step, uint32_t columns, uint32_t worker,
+                        uint32_t workers, uint32_t *begin, uint32_t *end);
+
+// The share [*begin, *end) of `count` items for one worker; shares differ by at most one item.
+static inline void ps_plan_share(uint64_t count, uint32_t worker, uint32_t workers, uint64_t *begin,
+                                 uint64_t *end)
+{
+    *begin = count * worker / workers;
+    *end = count * (worker + 1) / workers;
+}
+
+// Rows of an activation in a step with `rows` rows, `logits` of which want logits.
+static inline uint32_t ps_plan_rows(const ps_plan_value *value, uint32_t rows, uint32_t logits)
+{
+    return value->row_multiplier * (value->row_kind == PS_ROWS_LOGITS ? logits : rows);
+}
+
+// Checks everything a runner relies on: operand kinds and shapes, order, views, offsets inside
+// workspaces, splits that a step's operator can do, and that no step reads what another worker may
+// still be writing, or overwrites what another may still be reading, without a barrier between.
+// PS_INVALID names the step.
+PS_MUST_USE ps_status ps_plan_verify(const ps_plan *plan);
+
+// The text form (docs/plan-text.md), exact both ways. Parsing takes memory from the arena, and
+// verifies.
+PS_MUST_USE ps_status ps_plan_print(const ps_plan *plan, ps_buffer *out);
+PS_MUST_USE ps_status ps_plan_parse(ps_str text, ps_arena *arena, ps_plan **out);
+
+// The only input to a step. One block of memory without pointers: the header, then row_count rows,
+// then block_count changes to block tables.
+typedef struct ps_step_row {
+    uint32_t sequence;     // slot of the sequence
+    uint32_t position;     // of the token in its sequence
+    int32_t token;         //
+    uint32_t wants_logits; // 0 or 1
+} ps_step_row;
+
+// From this step on, tokens [32 * index, 32 * (index + 1)) of the sequence live in `block` of the
+// group's pool.
+typedef struct ps_step_block {
+    uint32_t sequence, group, index, block;
+} ps_step_block;
+
+typedef struct ps_step {
+    uint64_t number; // counts up by one
+    uint32_t row_count;
+    uint32_t block_count;
+} ps_step;
+
+// Rows of one sequence follow each other with positions that count up by one.
+static inline const ps_step_row *ps_step_rows(const ps_step *step)
+{
+    return (const ps_step_row *)(const void *)(step + 1);
+}
+static inline const ps_step_block *ps_step_blocks(const ps_step *step)
+{
+    return (const ps_step_block *)(const void *)(ps_step_rows(step) + step->row_count);
+}
+
+#endif
