@@ -13,6 +13,7 @@
 #define PS_GRAPH_NODES_MAX 200000u
 #define PS_COLUMNS_MAX (1u << 24)
 #define PS_EXPERTS_MAX 4096u
+#define PS_GRAPH_NAME_BYTES_MAX 255u
 
 typedef uint32_t ps_value_id; // index into values; PS_NO_VALUE: none
 #define PS_NO_VALUE UINT32_MAX
@@ -57,19 +58,27 @@ typedef struct ps_graph {
     ps_kv_group kv_groups[PS_KV_GROUPS_MAX];
     uint32_t kv_group_count;
     uint32_t vocabulary; // columns of the logits
+    uint32_t *index;     // of graph.c: names to ids, open addressing, PS_NO_VALUE where free
+    uint32_t index_capacity;
 } ps_graph;
 
 // An empty graph whose memory comes from `arena` (borrowed, outlives the graph).
 void ps_graph_init(ps_graph *graph, ps_arena *arena);
 
-// Appends and gives the index. Names are copied. PS_EXHAUSTED at the limits above.
+// Appends and gives the index. Names are copied, have 1 to PS_GRAPH_NAME_BYTES_MAX bytes and stay
+// as they are: values may be changed in place, but not renamed, moved or removed.
+//
+// PS_INVALID    the name is empty, too long or taken
+// PS_EXHAUSTED  a limit above, or the arena has no more
+//
+// On failure the graph is as it was.
 PS_MUST_USE ps_status ps_graph_add_value(ps_graph *graph, const ps_value *value, ps_value_id *out);
 PS_MUST_USE ps_status ps_graph_add_node(ps_graph *graph, const ps_node *node);
 
-// The index of the value with that name, or PS_NO_VALUE. O(values).
+// The index of the value with that name, or PS_NO_VALUE. O(1).
 ps_value_id ps_graph_find(const ps_graph *graph, ps_str name);
 
-// The value whose storage `id` names: itself, or what it is a view of.
+// The value whose storage `id` names: itself, or what it is a view of (views have no views).
 ps_value_id ps_graph_storage(const ps_graph *graph, ps_value_id id);
 
 // Checks everything that passes and the scheduler rely on: operand counts and kinds, shapes
