@@ -3,5 +3,15 @@
 
 void ps_kernels_overlay_avx2(ps_kernels *table)
 {
-    (void)table;
+    table->linear_f32 = ps_linear_f32_avx2;
+    table->linear_f16 = ps_linear_f16_avx2;
+    table->linear_bf16 = ps_linear_bf16_avx2;
+    table->linear_q4_0 = ps_linear_q4_0_avx2;
+    table->linear_q4_1 = ps_linear_q4_1_avx2;
+    table->linear_q5_0 = ps_linear_q5_0_avx2;
+    table->linear_q5_1 = ps_linear_q5_1_avx2;
+    table->linear_q8_0 = ps_linear_q8_0_avx2;
+    table->linear_q4_k = ps_linear_q4_k_avx2;
+    table->linear_q5_k = ps_linear_q5_k_avx2;
+    table->linear_q6_k = ps_linear_q6_k_avx2;
 }

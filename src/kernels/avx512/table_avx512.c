@@ -3,5 +3,7 @@
 
 void ps_kernels_overlay_avx512(ps_kernels *table)
 {
-    (void)table;
+    table->linear_f32 = ps_linear_f32_avx512;
+    table->linear_f16 = ps_linear_f16_avx512;
+    table->linear_bf16 = ps_linear_bf16_avx512;
 }

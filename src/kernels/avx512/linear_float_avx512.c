@@ -1,0 +1,122 @@
+// kernels/avx512/linear_float_avx512.c - F32, F16 and BF16 weights. Contract: kernels/kernels.h.
+//
+// A register holds a group. The order allows one fma chain an output, so only more outputs hide its
+// latency of four cycles: four groups for one, two and four tokens are 4, 8 and 16 chains.
+#include "kernels/tables.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+
+#define TILE_GROUPS 4
+#define TILE_TOKENS 4
+#define AHEAD_BYTES 1024
+
+// Sixteen weights.
+typedef __m512 load_fn(const uint8_t *from);
+
+INLINE __m512 load_f32(const uint8_t *from)
+{
+    return _mm512_loadu_ps(from);
+}
+
+INLINE __m512 load_f16(const uint8_t *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
+}
+
+INLINE __m512 load_bf16(const uint8_t *from)
+{
+    const __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)from);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+// `groups` groups for `tokens` tokens; both are constants.
+INLINE void linear_tile(load_fn *load, size_t weight_bytes, int groups, int tokens, float *const *y,
+                        size_t first_output, const uint8_t *w, uint32_t inputs,
+                        const void *const *x)
+{
+    const size_t column_bytes = PS_GROUP_ROWS * weight_bytes;
+    const size_t group_bytes = inputs * column_bytes;
+    __m512 acc[TILE_GROUPS][TILE_TOKENS];
+    const float *in[TILE_TOKENS];
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
+        in[t] = x[t];
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            acc[g][t] = _mm512_setzero_ps();
+        }
+    }
+    for (uint32_t i = 0; i < inputs; i++) {
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            const uint8_t *const column = w + (size_t)g * group_bytes + i * column_bytes;
+            _mm_prefetch((const char *)((uintptr_t)column + AHEAD_BYTES), _MM_HINT_T0);
+            const __m512 weights = load(column);
+            UNROLL
+            for (int t = 0; t < tokens; t++) {
+                acc[g][t] = _mm512_fmadd_ps(weights, _mm512_set1_ps(in[t][i]), acc[g][t]);
+            }
+        }
+    }
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            _mm512_storeu_ps(y[t] + first_output + (size_t)g * PS_GROUP_ROWS, acc[g][t]);
+        }
+    }
+}
+
+// The same for any number of tokens, the widest tiles first.
+INLINE void linear_groups(load_fn *load, size_t weight_bytes, int groups, float *const *y,
+                          size_t first_output, const uint8_t *w, uint32_t inputs,
+                          const void *const *x, uint32_t tokens)
+{
+    uint32_t t = 0;
+    UNROLL
+    for (int tile = TILE_TOKENS; tile > 0; tile /= 2) {
+        for (; tokens - t >= (uint32_t)tile; t += (uint32_t)tile) {
+            linear_tile(load, weight_bytes, groups, tile, y + t, first_output, w, inputs, x + t);
+        }
+    }
+}
+
+INLINE void linear_float(load_fn *load, size_t weight_bytes, float *const *y, const void *w,
+                         size_t group_count, uint32_t inputs, const void *const *x, uint32_t tokens)
+{
+    const size_t group_bytes = (size_t)inputs * PS_GROUP_ROWS * weight_bytes;
+    const uint8_t *group = w;
+    size_t g = 0;
+    for (; group_count - g >= TILE_GROUPS; g += TILE_GROUPS, group += TILE_GROUPS * group_bytes) {
+        linear_groups(load, weight_bytes, TILE_GROUPS, y, g * PS_GROUP_ROWS, group, inputs, x,
+                      tokens);
+    }
+    for (; g < group_count; g++, group += group_bytes) {
+        linear_groups(load, weight_bytes, 1, y, g * PS_GROUP_ROWS, group, inputs, x, tokens);
+    }
+}
+
+void ps_linear_f32_avx512(float *const *y, const void *w, size_t group_count, uint32_t inputs,
+                          const void *const *x, uint32_t tokens)
+{
+    linear_float(load_f32, sizeof(float), y, w, group_count, inputs, x, tokens);
+}
+
+void ps_linear_f16_avx512(float *const *y, const void *w, size_t group_count, uint32_t inputs,
+                          const void *const *x, uint32_t tokens)
+{
+    linear_float(load_f16, sizeof(uint16_t), y, w, group_count, inputs, x, tokens);
+}
+
+void ps_linear_bf16_avx512(float *const *y, const void *w, size_t group_count, uint32_t inputs,
+                           const void *const *x, uint32_t tokens)
+{
+    linear_float(load_bf16, sizeof(uint16_t), y, w, group_count, inputs, x, tokens);
+}
