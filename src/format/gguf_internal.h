@@ -42,8 +42,8 @@ ps_gguf_format ps_gguf_format_get(uint32_t id);
 // every item behind them.
 typedef struct ps_gguf_key {
     const char *name;
-    ps_gguf_type type;    // of the value, or of the items when is_array; never PS_GGUF_ARRAY
-    bool is_array;        //
+    ps_gguf_type type; // of the value, or of the items when is_array; never PS_GGUF_ARRAY
+    bool is_array;
     uint64_t count;       // items of an array; 1 for a scalar
     const uint8_t *bytes; // the first item. A string is u64 length, bytes; so is a string item
 } ps_gguf_key;
@@ -79,8 +79,8 @@ const ps_gguf_key *ps_gguf_key_find(const ps_gguf *file, const char *key); // NU
 // Little-endian, from any alignment.
 uint64_t ps_gguf_load_u64(const uint8_t *bytes);
 
-// Bytes of the UTF-8 character at text[0], or 0 when there is none within `left` bytes: a wrong
-// sequence, an overlong one, a surrogate, or a character past U+10FFFF.
-uint32_t ps_gguf_utf8_length(const uint8_t *text, uint64_t left);
+// Bytes of the UTF-8 character at text[0], or 0 when there is none within `left` bytes or when it
+// is a control character, which a terminal could take for a command.
+uint32_t ps_gguf_shown_length(const uint8_t *text, uint64_t left);
 
 #endif

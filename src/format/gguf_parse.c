@@ -88,13 +88,12 @@ static ps_status take_string(cursor *from, ps_str *out)
 
 // --- names -------------------------------------------------------------------------------------
 
-uint32_t ps_gguf_utf8_length(const uint8_t *text, uint64_t left)
+// 0 when the bytes are not UTF-8, or overlong, a surrogate, or past U+10FFFF.
+static uint32_t decode_utf8(const uint8_t *text, uint64_t left, uint32_t *out_character)
 {
     static const uint32_t LOWEST[] = {0, 0, 0x80, 0x800, 0x10000}; // that needs so many bytes
-    if (left == 0) {
-        return 0;
-    }
     if (text[0] < 0x80) {
+        *out_character = text[0];
         return 1;
     }
     const uint32_t length = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : 2;
@@ -108,11 +107,20 @@ uint32_t ps_gguf_utf8_length(const uint8_t *text, uint64_t left)
         }
         character = character << 6 | (text[i] & 0x3fu);
     }
+    *out_character = character;
     const bool is_surrogate = character >= 0xd800 && character <= 0xdfff;
     return character < LOWEST[length] || character > 0x10ffff || is_surrogate ? 0 : length;
 }
 
-// A name goes into messages, tables and C strings. Those that cannot be shown are not quoted.
+uint32_t ps_gguf_shown_length(const uint8_t *text, uint64_t left)
+{
+    uint32_t character = 0;
+    const uint32_t length = left == 0 ? 0 : decode_utf8(text, left, &character);
+    const bool is_control = character < 0x20 || (character >= 0x7f && character < 0xa0);
+    return is_control ? 0 : length;
+}
+
+// A name goes into messages, tables and C strings. One that cannot be shown is not quoted.
 static ps_status check_name(ps_str name, uint32_t bytes_max)
 {
     if (name.length == 0 || name.length > bytes_max) {
@@ -121,10 +129,12 @@ static ps_status check_name(ps_str name, uint32_t bytes_max)
     }
     const uint8_t *text = (const uint8_t *)name.data;
     for (size_t at = 0; at < name.length;) {
-        const uint32_t length = ps_gguf_utf8_length(text + at, name.length - at);
-        if (length == 0 || text[at] < 0x20 || text[at] == 0x7f) {
-            return ps_fail(PS_INVALID, "byte %zu of its name is 0x%02x: %s", at, text[at],
-                           length == 0 ? "not UTF-8" : "a control byte");
+        const uint32_t length = ps_gguf_shown_length(text + at, name.length - at);
+        if (length == 0) {
+            return ps_fail(PS_INVALID,
+                           "its name is not UTF-8 without control characters: byte %zu "
+                           "is 0x%02x",
+                           at, text[at]);
         }
         at += length;
     }

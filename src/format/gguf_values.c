@@ -10,6 +10,7 @@
 
 #define DESCRIBE_STRING_BYTES ((uint64_t)80)
 #define DESCRIBE_ITEM_BYTES ((uint64_t)24)
+#define NUMBER_TEXT_BYTES 32
 #define DESCRIBE_ITEMS ((uint64_t)6)
 
 // --- numbers -----------------------------------------------------------------------------------
@@ -128,6 +129,20 @@ static bool to_bool(number value, void *out)
     return true;
 }
 
+static void print_number(ps_gguf_type type, number value, char text[NUMBER_TEXT_BYTES])
+{
+    if (type == PS_GGUF_BOOL) {
+        (void)snprintf(text, NUMBER_TEXT_BYTES, "%s", value.whole == 1 ? "true" : "false");
+    } else if (value.kind == WHOLE) {
+        (void)snprintf(text, NUMBER_TEXT_BYTES, "%" PRIu64, value.whole);
+    } else if (value.kind == NEGATIVE) {
+        (void)snprintf(text, NUMBER_TEXT_BYTES, "%" PRId64, value.negative);
+    } else {
+        const int digits = type == PS_GGUF_F32 ? 7 : 16;
+        (void)snprintf(text, NUMBER_TEXT_BYTES, "%.*g", digits, value.real);
+    }
+}
+
 // --- reading -----------------------------------------------------------------------------------
 
 typedef struct wanted {
@@ -161,11 +176,8 @@ static ps_status wrong_value(const ps_gguf_key *key, uint64_t index, number valu
     if (key->is_array) {
         (void)snprintf(place, sizeof place, "[%" PRIu64 "]", index);
     }
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.9g", value.real);
-    if (value.kind == WHOLE) {
-        (void)snprintf(text, sizeof text, "%" PRIu64, value.whole);
-    }
+    char text[NUMBER_TEXT_BYTES];
+    print_number(key->type, value, text);
     return ps_fail(PS_INVALID, "key '%.100s'%s is the %s %s; %s is wanted", key->name, place,
                    ps_gguf_type_get(key->type)->name, text, want);
 }
@@ -312,8 +324,8 @@ static ps_status describe_string(ps_str string, uint64_t bytes_max, ps_buffer *o
     uint64_t at = 0;
     PS_TRY(ps_buffer_append(out, "\"", 1));
     while (at < string.length && at < bytes_max) {
-        const uint32_t length = ps_gguf_utf8_length(text + at, string.length - at);
-        if (length == 0 || text[at] < 0x20 || text[at] == 0x7f) {
+        const uint32_t length = ps_gguf_shown_length(text + at, string.length - at);
+        if (length == 0) {
             PS_TRY(ps_buffer_printf(out, "\\x%02x", text[at]));
         } else if (text[at] == '"' || text[at] == '\\') {
             PS_TRY(ps_buffer_printf(out, "\\%c", text[at]));
@@ -324,24 +336,6 @@ static ps_status describe_string(ps_str string, uint64_t bytes_max, ps_buffer *o
     }
     return at == string.length ? ps_buffer_append(out, "\"", 1)
                                : ps_buffer_printf(out, "...\" (%zu bytes)", string.length);
-}
-
-static ps_status describe_number(ps_gguf_type type, const uint8_t *bytes, ps_buffer *out)
-{
-    const number value = load_number(type, bytes);
-    if (type == PS_GGUF_BOOL) {
-        return ps_buffer_printf(out, "%s", value.whole == 1 ? "true" : "false");
-    }
-    switch (value.kind) {
-    case WHOLE:
-        return ps_buffer_printf(out, "%" PRIu64, value.whole);
-    case NEGATIVE:
-        return ps_buffer_printf(out, "%" PRId64, value.negative);
-    case REAL:
-    case NO_NUMBER:
-        break;
-    }
-    return ps_buffer_printf(out, type == PS_GGUF_F32 ? "%.7g" : "%.16g", value.real);
 }
 
 static ps_status describe_items(const ps_gguf_key *key, uint64_t count, uint64_t bytes_max,
@@ -357,7 +351,9 @@ static ps_status describe_items(const ps_gguf_key *key, uint64_t count, uint64_t
             PS_TRY(describe_string(string, bytes_max, out));
             at = behind(string);
         } else {
-            PS_TRY(describe_number(key->type, at, out));
+            char text[NUMBER_TEXT_BYTES];
+            print_number(key->type, load_number(key->type, at), text);
+            PS_TRY(ps_buffer_append(out, text, strlen(text)));
             at += ps_gguf_type_get(key->type)->size_bytes;
         }
     }

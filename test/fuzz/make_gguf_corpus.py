@@ -98,6 +98,7 @@ def cases():
     yield "good_alignment_64", gguf([key("general.alignment", U32, 64)], [("a", [3], T_F32), ("b", [3], T_F32)], alignment=64)
     yield "good_gap", gguf([], [tensor("a", [4], T_F32, 0), tensor("b", [4], T_F32, 64)], data=bytes(80))
     yield "good_split_of_one", gguf([key("split.count", U16, 1)], ONE)
+    yield "good_large_tensor", gguf([key("k", U32, 1)], [("a", [1100], T_F32), ("b", [3], T_F32)])
     yield "good_longest_name", gguf([], [("n" * 63, [1], T_F32)])
     yield "good_many", gguf([key(f"key.{i:04}", U16, i) for i in range(1200)], [(f"t{i:04}", [1], T_F32) for i in range(500)])
 
@@ -144,6 +145,7 @@ def cases():
     yield "bad_key_empty", gguf([key("", U32, 1)])
     yield "bad_key_nul", gguf([key(b"a\0b", U32, 1)])
     yield "bad_key_control", gguf([key("a\x1b[2J", U32, 1)])
+    yield "bad_key_control_c1", gguf([key("a\u009b2J", U32, 1)])
     yield "bad_key_not_utf8", gguf([key(b"ab\xc3(", U32, 1)])
     yield "bad_key_overlong", gguf([key(b"\xc0\xafab", U32, 1)])
     yield "bad_key_surrogate", gguf([key(b"\xed\xa0\x80", U32, 1)])
