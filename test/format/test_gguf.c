@@ -334,6 +334,31 @@ static void test_tensors(void **state)
     assert_null(ps_gguf_tensor_find(file, ""));
 }
 
+// The script's table against the reader's, and dtype.def's against both.
+static void test_every_type_has_its_name_and_block(void **state)
+{
+    (void)state;
+    guarded bytes = guarded_load("good_all_types");
+    ps_gguf *all = NULL;
+    assert_int_equal(PS_OK, ps_gguf_open_bytes(bytes.bytes, bytes.size_bytes, &all));
+    assert_int_equal(35, ps_gguf_tensor_count(all));
+    for (uint32_t i = 0; i < 35; i++) {
+        const ps_gguf_tensor *tensor = ps_gguf_tensor_at(all, i);
+        uint64_t block_bytes = 0;
+        assert_string_equal(tensor->name, tensor->type_name);
+        assert_int_equal(PS_OK, ps_gguf_get_u64(all, tensor->name, &block_bytes));
+        assert_int_equal(block_bytes, tensor->size_bytes);
+        if (tensor->dtype != PS_DTYPE_COUNT) {
+            const ps_dtype_info *info = ps_dtype_get(tensor->dtype);
+            assert_string_equal(tensor->type_name, info->name);
+            assert_int_equal(block_bytes, info->block_bytes);
+            assert_int_equal(tensor->dimensions[0], info->block_columns);
+        }
+    }
+    ps_gguf_close(all);
+    guarded_destroy(&bytes);
+}
+
 static void test_every_entry_of_many_is_found(void **state)
 {
     (void)state;
@@ -408,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_values_are_described),
         cmocka_unit_test(test_describe_passes_a_full_buffer_on),
         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_every_type_has_its_name_and_block),
         cmocka_unit_test(test_every_entry_of_many_is_found),
         cmocka_unit_test(test_fingerprint_covers_metadata_table_and_4_kib_a_tensor),
     };

@@ -13,8 +13,18 @@ FOLDER = pathlib.Path(__file__).parent / "corpus" / "gguf"
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 LETTERS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q", I64: "q", F64: "d"}
-BLOCKS = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 12: (256, 144), 16: (256, 66), 26: (1, 4), 42: (64, 18)}
-T_F32, T_F16, T_Q4_0, T_Q8_0, T_Q4_K, T_IQ2_XXS, T_I32, T_Q2_0 = BLOCKS
+# Type id: name, columns and bytes of one block. Ids that are left out were removed from the format.
+BLOCKS = {
+    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 36), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 15: ("Q8_K", 256, 292),
+    16: ("IQ2_XXS", 256, 66), 17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98), 19: ("IQ1_S", 256, 50),
+    20: ("IQ4_NL", 32, 18), 21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82), 23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1),
+    25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56),
+    30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17), 40: ("NVFP4", 64, 36),
+    41: ("Q1_0", 128, 18), 42: ("Q2_0", 64, 18),
+}
+T_F32, T_F16, T_Q4_0, T_Q8_0, T_Q4_K, T_IQ2_XXS, T_I32, T_Q2_0 = 0, 1, 2, 8, 12, 16, 26, 42
 
 
 def string(text, length=None):
@@ -41,7 +51,7 @@ def tensor(name, dims, kind, offset, dim_count=None):
 
 
 def tensor_bytes(dims, kind):
-    columns, size = BLOCKS[kind]
+    _, columns, size = BLOCKS[kind]
     values = 1
     for d in dims:
         values *= d
@@ -92,6 +102,9 @@ def all_values():
 def cases():
     good = all_values()
     yield "good_all_values", good
+    # Each tensor is one block and has its type's name; its size stands in the metadata.
+    yield "good_all_types", gguf([key(name, U32, size) for name, _, size in BLOCKS.values()],
+                                 [(name, [columns], kind) for kind, (name, columns, _) in BLOCKS.items()])
     yield "good_version_2", gguf([key("k", U32, 1)], ONE, version=2)
     yield "good_no_keys_no_tensors", gguf()
     yield "good_vocabulary_only", gguf([array("tokenizer.ggml.tokens", STRING, [f"t{i}" for i in range(300)])])
