@@ -14,4 +14,17 @@ void ps_kernels_overlay_avx2(ps_kernels *table)
     table->linear_q4_k = ps_linear_q4_k_avx2;
     table->linear_q5_k = ps_linear_q5_k_avx2;
     table->linear_q6_k = ps_linear_q6_k_avx2;
+    table->quantise_q8 = ps_quantise_q8_avx2;
+    table->rms_norm = ps_rms_norm_avx2;
+    table->add = ps_add_avx2;
+    table->scale = ps_scale_avx2;
+    table->silu_mul = ps_silu_mul_avx2;
+    table->gelu_mul = ps_gelu_mul_avx2;
+    table->rope_norm = ps_rope_norm_avx2;
+    table->rope_neox = ps_rope_neox_avx2;
+    table->kv_store = ps_kv_store_avx2;
+    table->attention_partial = ps_attention_partial_avx2;
+    table->attention_merge = ps_attention_merge_avx2;
+    table->softmax = ps_softmax_avx2;
+    table->softcap = ps_softcap_avx2;
 }
