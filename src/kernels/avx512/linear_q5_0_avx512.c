@@ -1,0 +1,4 @@
+// kernels/avx512/linear_q5_0_avx512.c - Q5_0 weights on the skeleton of linear_avx512.h.
+#include "kernels/avx512/linear_avx512.h"
+
+PS_LINEAR_AVX512(q5_0, PS_DTYPE_Q5_0)
