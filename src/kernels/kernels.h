@@ -54,6 +54,9 @@ typedef void ps_rms_norm_fn(float *y, const float *x, const float *w, uint32_t n
 // y[i] = a[i] + b[i]; y may be a or b.
 typedef void ps_add_fn(float *y, const float *a, const float *b, uint32_t n);
 
+// y[i] = fma(x[i], factor, y[i]).
+typedef void ps_add_scaled_fn(float *y, const float *x, float factor, uint32_t n);
+
 // y[i] = x[i] * factor; y may be x.
 typedef void ps_scale_fn(float *y, const float *x, float factor, uint32_t n);
 
@@ -70,7 +73,8 @@ typedef void ps_rope_fn(float *x, const float *table, uint32_t heads, uint32_t h
                         uint32_t rotary_dim);
 
 // Writes one token's K and V of one KV head, f32 [head_dim] each, to slot `slot` (0..31) of a KV
-// block.
+// block, rounded to f16 to nearest even, 65,520 and above to infinity. k or v may be NULL: that
+// half stays as it is.
 typedef void ps_kv_store_fn(void *block, const float *k, const float *v, uint32_t head_dim,
                             uint32_t slot);
 

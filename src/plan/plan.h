@@ -24,7 +24,7 @@
 typedef enum ps_split {
     PS_SPLIT_ALL,     // each worker computes everything, into its private workspace
     PS_SPLIT_ROWS,    // a contiguous range of rows each
-    PS_SPLIT_COLUMNS, // a contiguous range of output columns each, in whole units
+    PS_SPLIT_COLUMNS, // the columns that each worker owns of the value (part_unit)
     PS_SPLIT_UNITS,   // the operator's own units: (row, head, chunk), (expert, columns)
     PS_SPLIT_COUNT,
 } ps_split;
@@ -49,6 +49,10 @@ typedef struct ps_plan_value {
     uint32_t view_column;            //   [view_column, view_column + columns) this one names
     bool is_private;                 // activations: in every worker's own workspace
     bool is_output;
+    // Activations whose columns workers compute apart: worker w of W owns units [n w / W, n (w + 1) / W) of part_unit
+    // columns, n = part_columns / part_unit rounded up, of a range in which this value's column 0 stands at
+    // part_offset. part_unit 0: not so.
+    uint32_t part_columns, part_unit, part_offset;
     uint64_t offset_bytes; // activations with own storage: in the shared or the private workspace
     uint64_t row_bytes;    //   from one row to the next
 } ps_plan_value;
@@ -61,10 +65,6 @@ typedef struct ps_plan_step {
     ps_op_attributes attributes;
     bool barrier; // all workers have finished everything before this step
     ps_split split;
-    // PS_SPLIT_COLUMNS: worker w of W owns units [n w / W, n (w + 1) / W) of part_unit columns, n =
-    // part_columns / part_unit rounded up, of a range in which this step's column 0 stands at
-    // part_offset.
-    uint32_t part_columns, part_unit, part_offset;
     uint32_t stream;       // 0: compute
     ps_window window;      //
     uint64_t weight_bytes; // read from memory per step, for every row count
@@ -85,14 +85,11 @@ typedef struct ps_plan {
     ps_plan_step *steps;
     // Workspaces.
     uint64_t shared_bytes, private_bytes; // private: per worker
-    uint64_t scratch_bytes;               // per worker, behind the private workspace
 } ps_plan;
 
-// The columns [*begin, *end) of a column-split step that worker `worker` of `workers` owns, as
-// columns of the step's output (or of its first input where it has none), of which there are
-// `columns`.
-void ps_plan_columns_of(const ps_plan_step *step, uint32_t columns, uint32_t worker,
-                        uint32_t workers, uint32_t *begin, uint32_t *end);
+// The columns [*begin, *end) of the value that `worker` of `workers` owns; part_unit is not 0. Empty: begin == end.
+void ps_plan_columns_of(const ps_plan_value *value, uint32_t worker, uint32_t workers,
+                        uint32_t *begin, uint32_t *end);
 
 // The share [*begin, *end) of `count` items for one worker; shares differ by at most one item.
 static inline void ps_plan_share(uint64_t count, uint32_t worker, uint32_t workers, uint64_t *begin,

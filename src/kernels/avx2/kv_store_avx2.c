@@ -14,12 +14,14 @@ void ps_kv_store_avx2(void *block, const float *k, const float *v, uint32_t head
 {
     uint16_t *keys = (uint16_t *)block + slot;
     uint16_t *values = (uint16_t *)block + (size_t)(PS_KV_BLOCK_TOKENS + slot) * head_dim;
-    for (uint32_t d = 0; d < head_dim; d += LANES) {
+    for (uint32_t d = 0; k != NULL && d < head_dim; d += LANES) {
         uint16_t column[LANES];
         _mm_storeu_si128((__m128i *)(void *)column, halves(k + d));
         for (uint32_t i = 0; i < LANES; i++) {
             keys[(size_t)(d + i) * PS_KV_BLOCK_TOKENS] = column[i];
         }
+    }
+    for (uint32_t d = 0; v != NULL && d < head_dim; d += LANES) {
         _mm_storeu_si128((__m128i *)(void *)(values + d), halves(v + d));
     }
 }

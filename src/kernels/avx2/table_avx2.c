@@ -17,6 +17,7 @@ void ps_kernels_overlay_avx2(ps_kernels *table)
     table->quantise_q8 = ps_quantise_q8_avx2;
     table->rms_norm = ps_rms_norm_avx2;
     table->add = ps_add_avx2;
+    table->add_scaled = ps_add_scaled_avx2;
     table->scale = ps_scale_avx2;
     table->silu_mul = ps_silu_mul_avx2;
     table->gelu_mul = ps_gelu_mul_avx2;

@@ -27,8 +27,10 @@ void ps_kv_store_ref(void *block, const float *k, const float *v, uint32_t head_
 {
     uint16_t *keys = (uint16_t *)block + slot;
     uint16_t *values = (uint16_t *)block + (size_t)(PS_KV_BLOCK_TOKENS + slot) * head_dim;
-    for (uint32_t d = 0; d < head_dim; d++) {
+    for (uint32_t d = 0; k != NULL && d < head_dim; d++) {
         keys[(size_t)d * PS_KV_BLOCK_TOKENS] = half_of_float(k[d]);
+    }
+    for (uint32_t d = 0; v != NULL && d < head_dim; d++) {
         values[d] = half_of_float(v[d]);
     }
 }

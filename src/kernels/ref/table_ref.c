@@ -17,6 +17,7 @@ void ps_kernels_overlay_ref(ps_kernels *table)
     table->quantise_q8 = ps_quantise_q8_ref;
     table->rms_norm = ps_rms_norm_ref;
     table->add = ps_add_ref;
+    table->add_scaled = ps_add_scaled_ref;
     table->scale = ps_scale_ref;
     table->silu_mul = ps_silu_mul_ref;
     table->gelu_mul = ps_gelu_mul_ref;

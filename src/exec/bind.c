@@ -1,0 +1,192 @@
+// exec/bind.c - a plan's names become addresses.
+#include "exec/exec_internal.h"
+
+#include <string.h>
+
+// Operands that the operators read as plain f32 vectors, not as packed matrices.
+static bool wants_vector(ps_op op)
+{
+    return op == PS_OP_RMS_NORM || op == PS_OP_NORM_QUANTISE || op == PS_OP_ADD_BIAS ||
+           op == PS_OP_ROPE_TABLE;
+}
+
+static ps_status bind_weight(const ps_plan_step *step, const ps_plan_value *value,
+                             ps_weight_lookup *lookup, void *context, ps_operand *out)
+{
+    const ps_weight *weight = lookup(context, value->name);
+    if (weight == NULL) {
+        return ps_fail(PS_NOT_FOUND, "the plan reads weight '%s', which the model does not have",
+                       value->name);
+    }
+    if (weight->outputs != value->rows || weight->inputs != value->columns ||
+        weight->experts != value->experts || weight->is_vector != wants_vector(step->op) ||
+        (!weight->is_vector && weight->dtype != value->dtype)) {
+        return ps_fail(PS_INVALID,
+                       "weight '%s' is %s [%u, %u] x %u in the model, %s [%u, %u] x %u in the plan",
+                       value->name, ps_dtype_get(weight->dtype)->name, weight->outputs,
+                       weight->inputs, weight->experts, ps_dtype_get(value->dtype)->name,
+                       value->rows, value->columns, value->experts);
+    }
+    out->weight = weight;
+    return PS_OK;
+}
+
+static ps_status bind_kv(ps_exec *exec, const ps_plan_value *value, ps_operand *out)
+{
+    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
+        const ps_kv_layer *layer = &exec->kv_layers[i];
+        if (strcmp(layer->name, value->name) == 0) {
+            if (layer->group != value->kv_group || layer->head_dim != value->head_dim ||
+                layer->kv_heads * layer->head_dim != value->columns) {
+                return ps_fail(PS_INVALID, "kv '%s' differs between plans", value->name);
+            }
+            out->kv_layer = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "kv '%s' is not in the first plan", value->name);
+}
+
+static ps_status bind_activation(const ps_plan *plan, const ps_plan_value *value, ps_operand *out)
+{
+    const ps_plan_value *storage = value;
+    if (value->view_of != PS_NO_PLAN_VALUE) {
+        storage = &plan->values[value->view_of];
+        out->offset_bytes = value->view_column * sizeof(float);
+    }
+    out->is_private = storage->is_private;
+    out->offset_bytes += storage->offset_bytes;
+    out->row_bytes = storage->row_bytes;
+    return PS_OK;
+}
+
+static ps_status bind_operand(ps_exec *exec, const ps_plan *plan, const ps_plan_step *step,
+                              uint32_t id, ps_weight_lookup *lookup, void *context, ps_operand *out)
+{
+    const ps_plan_value *value = &plan->values[id];
+    *out = (ps_operand){
+        .kind = value->kind, .dtype = value->dtype, .columns = value->columns, .value = value};
+    switch (value->kind) {
+    case PS_VALUE_WEIGHT:
+        return bind_weight(step, value, lookup, context, out);
+    case PS_VALUE_KV:
+        return bind_kv(exec, value, out);
+    default:
+        return bind_activation(plan, value, out);
+    }
+}
+
+// The KV layers of an executor are those of its first plan.
+static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        count += plan->values[i].kind == PS_VALUE_KV;
+    }
+    exec->kv_layers = PS_ARENA_NEW(&exec->arena, ps_kv_layer, count);
+    if (exec->kv_layers == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        const ps_plan_value *value = &plan->values[i];
+        if (value->kind == PS_VALUE_KV) {
+            const uint32_t kv_heads = value->columns / value->head_dim;
+            exec->kv_layers[exec->kv_layer_count++] = (ps_kv_layer){
+                .name = value->name,
+                .group = value->kv_group,
+                .kv_heads = kv_heads,
+                .head_dim = value->head_dim,
+                .block_bytes = kv_heads * ps_kv_block_bytes(value->head_dim)};
+        }
+    }
+    exec->kv_group_count = plan->kv_group_count;
+    memcpy(exec->kv_windows, plan->kv_windows, sizeof exec->kv_windows);
+    return PS_OK;
+}
+
+static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *step)
+{
+    const ps_plan_value *first = step->inputs[0].value;
+    switch (step->plan->op) {
+    case PS_OP_QUANTISE:
+        return ps_q8_row_bytes(first->columns);
+    case PS_OP_NORM_QUANTISE:
+        return first->columns * sizeof(float);
+    case PS_OP_ROPE_TABLE:
+        return step->output.columns * sizeof(double);
+    case PS_OP_ROUTE:
+        return (step->plan->attributes.experts + step->plan->attributes.top_k) * sizeof(float);
+    case PS_OP_ATTENTION:
+    case PS_OP_ATTENTION_PARTIAL:
+        return ps_exec_attention_scratch_bytes(step->plan, first, step->inputs[1].value);
+    case PS_OP_LINEAR:
+    case PS_OP_GATE_UP:
+    case PS_OP_EXPERT_LINEAR:
+    case PS_OP_EXPERT_GATE_UP:
+        return ps_exec_linear_scratch_bytes(plan, step->plan);
+    default:
+        return 0;
+    }
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup *lookup,
+                            void *context)
+{
+    const ps_plan *plan = program->plan;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        ps_bound_step *bound = &program->steps[i];
+        bound->plan = step;
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            PS_TRY(bind_operand(exec, plan, step, step->inputs[j], lookup, context,
+                                &bound->inputs[j]));
+        }
+        if (step->output != PS_NO_PLAN_VALUE) {
+            PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
+        }
+        exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
+    }
+    return PS_OK;
+}
+
+ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup, void *context,
+                       ps_program **out)
+{
+    ps_assert(exec->shared == NULL);
+    if (plan->context_max > exec->options.context_tokens) {
+        return ps_fail(PS_INVALID, "the plan is for contexts of %u tokens, the executor for %u",
+                       plan->context_max, exec->options.context_tokens);
+    }
+    if (exec->programs == NULL) {
+        PS_TRY(take_kv_layers(exec, plan));
+    } else if (plan->kv_group_count != exec->kv_group_count ||
+               memcmp(plan->kv_windows, exec->kv_windows, sizeof exec->kv_windows) != 0) {
+        return ps_fail(PS_INVALID, "kv groups differ between plans");
+    }
+    ps_program *program = PS_ARENA_NEW(&exec->arena, ps_program, 1);
+    if (program == NULL) {
+        return PS_NO_MEMORY;
+    }
+    program->plan = plan;
+    program->steps = PS_ARENA_NEW(&exec->arena, ps_bound_step, plan->step_count);
+    if (program->steps == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        if (plan->values[i].is_output) {
+            program->logits = &plan->values[i];
+        }
+    }
+    PS_TRY(bind_steps(exec, program, lookup, context));
+    exec->shared_bytes = larger(exec->shared_bytes, plan->shared_bytes);
+    exec->private_bytes = larger(exec->private_bytes, plan->private_bytes);
+    program->next = exec->programs;
+    exec->programs = program;
+    *out = program;
+    return PS_OK;
+}

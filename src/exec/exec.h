@@ -1,0 +1,74 @@
+// exec/exec.h - the machine: runs plans on a worker team.
+//
+// An executor owns the workers, the workspace, the KV pool and the block tables. Plans are bound to
+// it once: names become addresses, and everything a plan says is checked against the weights at
+// hand. Running allocates nothing. It knows no model; see plan/plan.h for what drives it.
+#ifndef PS_EXEC_H
+#define PS_EXEC_H
+
+#include "exec/team.h"
+#include "kernels/kernels.h"
+#include "plan/plan.h"
+
+typedef struct ps_exec ps_exec;
+typedef struct ps_program ps_program; // a plan bound to an executor
+
+// One tensor as the workers read it. Matrices: packed groups (base/layout.h), `experts` matrices
+// one after the other. Vectors (is_vector): f32 [inputs].
+typedef struct ps_weight {
+    const char *name;
+    ps_dtype dtype;
+    uint32_t outputs, inputs;
+    uint32_t experts; // 0: one matrix
+    bool is_vector;
+    const void *data; // 64-byte aligned
+} ps_weight;
+
+// Finds a weight by name; NULL when there is none.
+typedef const ps_weight *ps_weight_lookup(void *context, const char *name);
+
+typedef struct ps_exec_options {
+    uint32_t sequences;                        // slots for sequences, >= 1
+    uint32_t context_tokens;                   // positions a sequence may have
+    uint32_t group_blocks[PS_KV_GROUPS_LIMIT]; // KV blocks in each group's pool
+} ps_exec_options;
+
+// The team is borrowed and outlives the executor.
+PS_MUST_USE ps_status ps_exec_create(ps_team *team, const ps_kernels *kernels,
+                                     const ps_exec_options *options, ps_exec **out);
+void ps_exec_destroy(ps_exec *exec); // also its programs; NULL is allowed
+
+// Binds a verified plan; the plan, and the weights that `lookup` gives, are borrowed and outlive
+// the executor. The first plan decides the layers of the KV pool, later ones must agree. Call for
+// all plans before the first step.
+//
+// PS_NOT_FOUND  the plan names a weight that is not there
+// PS_INVALID    a weight's dtype or shape is not what the plan says; context_max above the
+// executor's; KV differs
+PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup,
+                                   void *context, ps_program **out);
+
+// Allocates workspace and KV pool for all bound plans. Call once, after the last ps_exec_bind.
+PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
+
+// Runs one step. `step` is checked whole before anything changes.
+//
+// PS_INVALID  a row, a token or a block is out of range; the message says which
+// PS_EXHAUSTED more rows, or a higher position, than the program's bucket has
+PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
+
+// The logits of the step's `index`-th row that wanted them, f32 [vocabulary]; valid until the next
+// step.
+float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index);
+
+const ps_plan *ps_program_plan(const ps_program *program);
+
+// Bytes that ps_exec_prepare allocated.
+uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
+uint64_t ps_exec_kv_bytes(const ps_exec *exec);
+
+// Time of each step of the next run's plan, in nanoseconds as worker 0 saw it, summed over runs;
+// NULL stops it. ns [step_count], borrowed.
+void ps_exec_set_step_times(ps_exec *exec, uint64_t *ns);
+
+#endif

@@ -1,0 +1,153 @@
+// exec/exec_internal.h - what the operators of a step see. For files of exec/ only.
+#ifndef PS_EXEC_INTERNAL_H
+#define PS_EXEC_INTERNAL_H
+
+#include "exec/exec.h"
+
+// Rows that a linear handles per pass over its weights: their activations stay in L2.
+#define PS_PANEL_ROWS 64
+// Output columns that a fused gate_up computes at a time; a multiple of the quantisation block.
+#define PS_GATE_UP_COLUMNS 64
+// Rows of one sequence that prefill attention handles together.
+#define PS_ATTENTION_ROWS 8
+
+// An operand with its address.
+typedef struct ps_operand {
+    ps_value_kind kind;
+    ps_dtype dtype;
+    uint32_t columns;
+    bool is_private;
+    uint64_t offset_bytes; // of row 0, in its workspace, the view's columns added
+    uint64_t row_bytes;
+    const ps_plan_value *value;
+    const ps_weight *weight; // kind WEIGHT
+    uint32_t kv_layer;       // kind KV: index into exec->kv_layers
+} ps_operand;
+
+typedef struct ps_bound_step {
+    const ps_plan_step *plan;
+    ps_operand inputs[PS_OP_INPUTS_MAX];
+    ps_operand output;
+} ps_bound_step;
+
+struct ps_program {
+    ps_program *next;
+    const ps_plan *plan;
+    ps_bound_step *steps;
+    const ps_plan_value *logits;
+};
+
+typedef struct ps_kv_layer {
+    const char *name;
+    uint32_t group;
+    uint32_t kv_heads, head_dim;
+    uint64_t block_bytes; // of all its heads
+    char *pool;           // [group_blocks][kv_heads] KV blocks
+} ps_kv_layer;
+
+struct ps_exec {
+    ps_team *team;
+    ps_kernels kernels;
+    ps_exec_options options;
+    ps_arena arena;
+    ps_program *programs;
+    ps_kv_layer *kv_layers;
+    uint32_t kv_layer_count;
+    uint32_t kv_windows[PS_KV_GROUPS_LIMIT];
+    uint32_t kv_group_count;
+    uint32_t table_blocks; // blocks a sequence may have
+    uint32_t *tables;      // [sequences][groups][table_blocks], PS_NO_BLOCK where nothing lives
+    char *shared;
+    char *privates; // [workers][private_stride]: workspace, then scratch
+    uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
+    uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
+    uint64_t *step_ns;
+};
+
+#define PS_NO_BLOCK UINT32_MAX
+
+// What one worker knows while it walks a step.
+typedef struct ps_walk {
+    const ps_exec *exec;
+    const ps_kernels *kernels;
+    const ps_program *program;
+    const ps_step_row *rows;
+    uint32_t row_count;
+    uint32_t logit_count;
+    uint32_t worker, workers;
+    char *workspace; // private
+    char *scratch;   // private, exec->scratch_bytes, 64-byte aligned
+} ps_walk;
+
+typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
+
+// One function an operator; op_*.c.
+#define OP(NAME, text, inputs_min, inputs_max, outputs, flags, operands)                           \
+    ps_op_function ps_exec_op_##NAME;
+#include "base/ops.def"
+#undef OP
+
+// Scratch bytes per worker that the operators of these files take.
+uint64_t ps_exec_linear_scratch_bytes(const ps_plan *plan, const ps_plan_step *step);
+uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
+                                         const ps_plan_value *kv);
+
+// The address of row `row` of an operand.
+static inline char *ps_row(const ps_walk *walk, const ps_operand *operand, uint32_t row)
+{
+    return (operand->is_private ? walk->workspace : walk->exec->shared) + operand->offset_bytes +
+           (uint64_t)row * operand->row_bytes;
+}
+static inline float *ps_row_f32(const ps_walk *walk, const ps_operand *operand, uint32_t row)
+{
+    return (float *)(void *)ps_row(walk, operand, row);
+}
+
+static inline uint32_t ps_operand_rows(const ps_walk *walk, const ps_operand *operand)
+{
+    return ps_plan_rows(operand->value, walk->row_count, walk->logit_count);
+}
+
+// The rows [*begin, *end) of `count` that this worker computes in this step.
+static inline void ps_rows_of(const ps_walk *walk, const ps_bound_step *step, uint32_t count,
+                              uint32_t *begin, uint32_t *end)
+{
+    *begin = 0;
+    *end = count;
+    if (step->plan->split == PS_SPLIT_ROWS) {
+        uint64_t first, last;
+        ps_plan_share(count, walk->worker, walk->workers, &first, &last);
+        *begin = (uint32_t)first;
+        *end = (uint32_t)last;
+    }
+}
+
+// The columns [*begin, *end) of an operand that this worker computes, or reads, in this step.
+static inline void ps_columns_of(const ps_walk *walk, const ps_bound_step *step,
+                                 const ps_operand *operand, uint32_t *begin, uint32_t *end)
+{
+    *begin = 0;
+    *end = operand->columns;
+    if (step->plan->split == PS_SPLIT_COLUMNS) {
+        ps_plan_columns_of(operand->value, walk->worker, walk->workers, begin, end);
+    }
+}
+
+// Quantises columns [first, first + count) of a row of `columns`; first and count are multiples
+// of 32. scratch: ps_q8_row_bytes(count).
+void ps_quantise_columns(const ps_kernels *kernels, void *q8_row, uint32_t columns, const float *x,
+                         uint32_t first, uint32_t count, void *scratch);
+
+// The KV block that holds position `position` of a sequence, for one head.
+static inline char *ps_kv_block(const ps_walk *walk, const ps_kv_layer *layer, uint32_t sequence,
+                                uint32_t position, uint32_t head)
+{
+    const ps_exec *exec = walk->exec;
+    const uint32_t *table = exec->tables +
+                            ((uint64_t)sequence * exec->kv_group_count + layer->group) *
+                                exec->table_blocks;
+    return layer->pool + table[position / PS_KV_BLOCK_TOKENS] * layer->block_bytes +
+           head * ps_kv_block_bytes(layer->head_dim);
+}
+
+#endif

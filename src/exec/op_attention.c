@@ -1,0 +1,292 @@
+// exec/op_attention.c - KV in, attention out. One partial per 256 absolute positions, merged left
+// to right, whoever computes it: so decode that is split over the context and prefill that is not
+// give the same bits.
+#include "exec/exec_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#define CHUNK PS_ATTENTION_CHUNK
+#define CHUNK_BLOCKS (PS_ATTENTION_CHUNK / PS_KV_BLOCK_TOKENS)
+
+void ps_exec_op_KV_WRITE(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[2].kv_layer];
+    const uint32_t head_dim = layer->head_dim;
+    uint32_t begin, end;
+    ps_rows_of(walk, step, walk->row_count, &begin, &end);
+    for (uint32_t operand = 0; operand < 2;
+         operand++) { // K, then V, each where its columns were computed
+        uint32_t first, last;
+        ps_columns_of(walk, step, &step->inputs[operand], &first, &last);
+        for (uint32_t r = begin; r < end; r++) {
+            const ps_step_row *row = &walk->rows[r];
+            const float *x = ps_row_f32(walk, &step->inputs[operand], r);
+            for (uint32_t h = first / head_dim; h < last / head_dim; h++) {
+                char *block = ps_kv_block(walk, layer, row->sequence, row->position, h);
+                const float *head = x + (uint64_t)h * head_dim;
+                walk->kernels->kv_store(block, operand == 0 ? head : NULL,
+                                        operand == 1 ? head : NULL, head_dim,
+                                        row->position % PS_KV_BLOCK_TOKENS);
+            }
+        }
+    }
+}
+
+// What the attention of one step is made of.
+typedef struct shape {
+    const ps_kv_layer *layer;
+    uint32_t window;      // 0: all positions
+    uint32_t group_heads; // query heads per KV head
+    uint32_t heads;
+    uint32_t head_dim;
+    float scale, softcap;
+} shape;
+
+static shape shape_of(const ps_walk *walk, const ps_bound_step *step, uint32_t columns)
+{
+    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[1].kv_layer];
+    const uint32_t heads = columns / layer->head_dim;
+    return (shape){.layer = layer,
+                   .window = walk->exec->kv_windows[layer->group],
+                   .group_heads = heads / layer->kv_heads,
+                   .heads = heads,
+                   .head_dim = layer->head_dim,
+                   .scale = step->plan->attributes.scale,
+                   .softcap = step->plan->attributes.softcap};
+}
+
+// The first position that a row at `position` sees.
+static uint32_t first_seen(uint32_t window, uint32_t position)
+{
+    return window == 0 || position < window ? 0 : position - window + 1;
+}
+
+// Scratch of one call of the partial kernel for `queries` queries, and a running result of as many.
+typedef struct workbench {
+    const float **q;
+    uint16_t *begin, *end;
+    float *m, *l, *o;
+    float *running_m, *running_l, *running_o;
+    float *scores;
+} workbench;
+
+static uint64_t workbench_bytes(uint32_t queries, uint32_t head_dim)
+{
+    return queries * (sizeof(float *) + 2 * sizeof(uint16_t) +
+                      sizeof(float) * (4 + 2 * (uint64_t)head_dim + CHUNK)) +
+           8 * PS_CACHE_LINE_BYTES;
+}
+
+static char *take(char **memory, uint64_t bytes)
+{
+    char *result = *memory;
+    *memory += ps_round_up(bytes, PS_CACHE_LINE_BYTES);
+    return result;
+}
+
+static workbench lay_out(char *memory, uint32_t queries, uint32_t head_dim)
+{
+    workbench bench;
+    bench.scores = (float *)(void *)take(&memory, queries * sizeof(float) * CHUNK);
+    bench.o = (float *)(void *)take(&memory, queries * sizeof(float) * head_dim);
+    bench.running_o = (float *)(void *)take(&memory, queries * sizeof(float) * head_dim);
+    bench.q = (const float **)(void *)take(&memory, queries * sizeof(float *));
+    bench.m = (float *)(void *)take(&memory, queries * sizeof(float) * 4);
+    bench.l = bench.m + queries;
+    bench.running_m = bench.l + queries;
+    bench.running_l = bench.running_m + queries;
+    bench.begin = (uint16_t *)(void *)take(&memory, queries * sizeof(uint16_t) * 2);
+    bench.end = bench.begin + queries;
+    return bench;
+}
+
+// Points `blocks` at the KV blocks of a chunk that hold positions in [first, last).
+static void find_blocks(const ps_walk *walk, const shape *s, uint32_t sequence, uint32_t kv_head,
+                        uint32_t chunk, uint32_t first, uint32_t last,
+                        const void *blocks[CHUNK_BLOCKS])
+{
+    for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
+        const uint32_t position = chunk * CHUNK + b * PS_KV_BLOCK_TOKENS;
+        const bool seen = position < last && position + PS_KV_BLOCK_TOKENS > first;
+        blocks[b] = seen ? ps_kv_block(walk, s->layer, sequence, position, kv_head) : NULL;
+    }
+}
+
+static uint16_t clip(uint32_t position, uint32_t chunk)
+{
+    const uint32_t start = chunk * CHUNK;
+    const uint32_t relative = position < start ? 0 : position - start;
+    return (uint16_t)(relative < CHUNK ? relative : CHUNK);
+}
+
+// Attention of rows [begin, end) of one sequence with one KV head, all chunks one after the other.
+static void attend_tile(const ps_walk *walk, const ps_bound_step *step, const shape *s,
+                        uint32_t begin, uint32_t end, uint32_t kv_head)
+{
+    const uint32_t group = s->group_heads;
+    const uint32_t queries = (end - begin) * group;
+    workbench bench = lay_out(walk->scratch, queries, s->head_dim);
+    for (uint32_t i = 0; i < queries; i++) {
+        bench.q[i] = ps_row_f32(walk, &step->inputs[0], begin + i / group) +
+                     (uint64_t)(kv_head * group + i % group) * s->head_dim;
+        bench.running_m[i] = -INFINITY;
+        bench.running_l[i] = 0;
+    }
+    memset(bench.running_o, 0, (uint64_t)queries * s->head_dim * sizeof(float));
+
+    const uint32_t first = first_seen(s->window, walk->rows[begin].position);
+    const uint32_t last = walk->rows[end - 1].position + 1;
+    for (uint32_t chunk = first / CHUNK; chunk * CHUNK < last; chunk++) {
+        for (uint32_t i = 0; i < queries; i++) {
+            const uint32_t position = walk->rows[begin + i / group].position;
+            bench.begin[i] = clip(first_seen(s->window, position), chunk);
+            bench.end[i] = clip(position + 1, chunk);
+        }
+        const void *blocks[CHUNK_BLOCKS];
+        find_blocks(walk, s, walk->rows[begin].sequence, kv_head, chunk, first, last, blocks);
+        walk->kernels->attention_partial(&(ps_attention_partial){.q = bench.q,
+                                                                 .queries = queries,
+                                                                 .head_dim = s->head_dim,
+                                                                 .blocks = blocks,
+                                                                 .begin = bench.begin,
+                                                                 .end = bench.end,
+                                                                 .scale = s->scale,
+                                                                 .softcap = s->softcap,
+                                                                 .scratch = bench.scores,
+                                                                 .m = bench.m,
+                                                                 .l = bench.l,
+                                                                 .o = bench.o});
+        for (uint32_t i = 0; i < queries; i++) {
+            if (bench.begin[i] == bench.end[i]) {
+                continue; // merging nothing would still be one more rounding
+            }
+            walk->kernels->attention_merge(&bench.running_m[i], &bench.running_l[i],
+                                           bench.running_o + (uint64_t)i * s->head_dim, bench.m[i],
+                                           bench.l[i], bench.o + (uint64_t)i * s->head_dim,
+                                           s->head_dim);
+        }
+    }
+    for (uint32_t i = 0; i < queries; i++) {
+        float *y = ps_row_f32(walk, &step->output, begin + i / group) +
+                   (uint64_t)(kv_head * group + i % group) * s->head_dim;
+        walk->kernels->scale(y, bench.running_o + (uint64_t)i * s->head_dim, 1 / bench.running_l[i],
+                             s->head_dim);
+    }
+}
+
+void ps_exec_op_ATTENTION(const ps_walk *walk, const ps_bound_step *step)
+{
+    const shape s = shape_of(walk, step, step->output.columns);
+    uint32_t unit = 0;
+    for (uint32_t begin = 0; begin < walk->row_count;) {
+        uint32_t end = begin + 1;
+        while (end < walk->row_count && end - begin < PS_ATTENTION_ROWS &&
+               walk->rows[end].sequence == walk->rows[begin].sequence) {
+            end++;
+        }
+        for (uint32_t h = 0; h < s.layer->kv_heads; h++, unit++) {
+            // Tiles late in a sequence cost more; dealing them out in turn evens that out.
+            if (unit % walk->workers == walk->worker) {
+                attend_tile(walk, step, &s, begin, end, h);
+            }
+        }
+        begin = end;
+    }
+}
+
+// A row of partial results: for each chunk m [heads], l [heads], o [heads][head_dim].
+static uint64_t partial_chunk_floats(const shape *s)
+{
+    return (uint64_t)s->heads * (s->head_dim + 2);
+}
+
+static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const shape *s, uint32_t r,
+                         uint32_t kv_head, uint32_t chunk)
+{
+    const uint32_t group = s->group_heads;
+    const uint32_t position = walk->rows[r].position;
+    const uint32_t first = first_seen(s->window, position);
+    workbench bench = lay_out(walk->scratch, group, s->head_dim);
+    for (uint32_t i = 0; i < group; i++) {
+        bench.q[i] = ps_row_f32(walk, &step->inputs[0], r) +
+                     (uint64_t)(kv_head * group + i) * s->head_dim;
+        bench.begin[i] = clip(first, chunk);
+        bench.end[i] = clip(position + 1, chunk);
+    }
+    const void *blocks[CHUNK_BLOCKS];
+    find_blocks(walk, s, walk->rows[r].sequence, kv_head, chunk, first, position + 1, blocks);
+    float *m = ps_row_f32(walk, &step->output, r) + chunk * partial_chunk_floats(s);
+    float *l = m + s->heads;
+    float *o = l + s->heads;
+    walk->kernels->attention_partial(
+        &(ps_attention_partial){.q = bench.q,
+                                .queries = group,
+                                .head_dim = s->head_dim,
+                                .blocks = blocks,
+                                .begin = bench.begin,
+                                .end = bench.end,
+                                .scale = s->scale,
+                                .softcap = s->softcap,
+                                .scratch = bench.scores,
+                                .m = m + kv_head * group,
+                                .l = l + kv_head * group,
+                                .o = o + (uint64_t)kv_head * group * s->head_dim});
+}
+
+void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step)
+{
+    const shape s = shape_of(walk, step, step->inputs[0].columns);
+    uint64_t units = 0;
+    for (uint32_t r = 0; r < walk->row_count; r++) {
+        const uint32_t position = walk->rows[r].position;
+        units += (position / CHUNK - first_seen(s.window, position) / CHUNK + 1) *
+                 s.layer->kv_heads;
+    }
+    uint64_t begin, end;
+    ps_plan_share(units, walk->worker, walk->workers, &begin, &end);
+    uint64_t unit = 0;
+    for (uint32_t r = 0; r < walk->row_count && unit < end; r++) {
+        const uint32_t position = walk->rows[r].position;
+        for (uint32_t c = first_seen(s.window, position) / CHUNK; c <= position / CHUNK; c++) {
+            for (uint32_t h = 0; h < s.layer->kv_heads; h++, unit++) {
+                if (unit >= begin && unit < end) {
+                    attend_chunk(walk, step, &s, r, h, c);
+                }
+            }
+        }
+    }
+}
+
+void ps_exec_op_ATTENTION_MERGE(const ps_walk *walk, const ps_bound_step *step)
+{
+    const shape s = shape_of(walk, step, step->output.columns);
+    uint32_t begin, end;
+    ps_rows_of(walk, step, walk->row_count, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        const uint32_t position = walk->rows[r].position;
+        for (uint32_t h = 0; h < s.heads; h++) {
+            float running_m = -INFINITY;
+            float running_l = 0;
+            float *y = ps_row_f32(walk, &step->output, r) + (uint64_t)h * s.head_dim;
+            memset(y, 0, s.head_dim * sizeof *y);
+            for (uint32_t c = first_seen(s.window, position) / CHUNK; c <= position / CHUNK; c++) {
+                const float *m = ps_row_f32(walk, &step->inputs[0], r) +
+                                 c * partial_chunk_floats(&s);
+                const float *l = m + s.heads;
+                const float *o = l + s.heads;
+                walk->kernels->attention_merge(&running_m, &running_l, y, m[h], l[h],
+                                               o + (uint64_t)h * s.head_dim, s.head_dim);
+            }
+            walk->kernels->scale(y, y, 1 / running_l, s.head_dim);
+        }
+    }
+}
+
+uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
+                                         const ps_plan_value *kv)
+{
+    const uint32_t group = q->columns / kv->columns;
+    const uint32_t rows = step->op == PS_OP_ATTENTION ? PS_ATTENTION_ROWS : 1;
+    return workbench_bytes(rows * group, kv->head_dim);
+}

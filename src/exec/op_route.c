@@ -1,0 +1,79 @@
+// exec/op_route.c - which experts a row goes to, and the weighted sum of what they answer.
+#include "exec/exec_internal.h"
+
+#include <string.h>
+
+// The best `top_k` of p [experts] in falling order, equal ones by lower index. Small top_k: a pass
+// for each.
+static void choose_best(const float *p, uint32_t experts, uint32_t top_k, int32_t *ids)
+{
+    for (uint32_t i = 0; i < top_k; i++) {
+        int32_t best = -1;
+        for (uint32_t e = 0; e < experts; e++) {
+            bool taken = false;
+            for (uint32_t j = 0; j < i && !taken; j++) {
+                taken = ids[j] == (int32_t)e;
+            }
+            // Where all are NaN the lowest indices win: an id must be valid whatever the numbers
+            // are.
+            if (!taken && (best < 0 || p[e] > p[best])) {
+                best = (int32_t)e;
+            }
+        }
+        ids[i] = best;
+    }
+}
+
+void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_op_attributes *attributes = &step->plan->attributes;
+    const uint32_t experts = attributes->experts;
+    const uint32_t top_k = attributes->top_k;
+    const bool before = attributes->gating == PS_GATING_SOFTMAX;
+    float *p = (float *)(void *)walk->scratch;
+    uint32_t begin, end;
+    ps_rows_of(walk, step, walk->row_count, &begin, &end);
+    for (uint32_t r = begin; r < end; r++) {
+        const float *logits = ps_row_f32(walk, &step->inputs[0], r);
+        float *route = ps_row_f32(walk, &step->output, r);
+        float *weights = route + top_k;
+        int32_t *ids = (int32_t *)(void *)(p + experts);
+        if (before) {
+            walk->kernels->softmax(p, logits, experts);
+        } else {
+            memcpy(p, logits, experts * sizeof *p);
+        }
+        choose_best(p, experts, top_k, ids);
+        float sum = 0;
+        for (uint32_t i = 0; i < top_k; i++) {
+            weights[i] = p[ids[i]];
+            sum += weights[i];
+        }
+        if (!before) {
+            walk->kernels->softmax(weights, weights, top_k);
+        } else if (attributes->normalise != 0) {
+            walk->kernels->scale(weights, weights, 1 / sum, top_k);
+        }
+        if (attributes->scale != 0) {
+            walk->kernels->scale(weights, weights, attributes->scale, top_k);
+        }
+        memcpy(route, ids, top_k * sizeof *ids);
+    }
+}
+
+void ps_exec_op_EXPERT_SUM(const ps_walk *walk, const ps_bound_step *step)
+{
+    const uint32_t top_k = step->inputs[0].value->row_multiplier;
+    uint32_t begin, end, first, last;
+    ps_rows_of(walk, step, walk->row_count, &begin, &end);
+    ps_columns_of(walk, step, &step->output, &first, &last);
+    for (uint32_t r = begin; r < end && first < last; r++) {
+        const float *weights = ps_row_f32(walk, &step->inputs[1], r) + top_k;
+        float *y = ps_row_f32(walk, &step->output, r) + first;
+        memset(y, 0, (last - first) * sizeof *y);
+        for (uint32_t i = 0; i < top_k; i++) {
+            walk->kernels->add_scaled(y, ps_row_f32(walk, &step->inputs[0], r * top_k + i) + first,
+                                      weights[i], last - first);
+        }
+    }
+}

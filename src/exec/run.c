@@ -1,0 +1,271 @@
+// exec/run.c - the workers walk a plan together.
+#include "base/clock.h"
+#include "base/pages.h"
+#include "exec/exec_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_BYTES ((size_t)1 << 30)
+
+static ps_op_function *const FUNCTIONS[PS_OP_COUNT] = {
+#define OP(NAME, text, inputs_min, inputs_max, outputs, flags, operands) ps_exec_op_##NAME,
+#include "base/ops.def"
+#undef OP
+};
+
+ps_status ps_exec_create(ps_team *team, const ps_kernels *kernels, const ps_exec_options *options,
+                         ps_exec **out)
+{
+    if (options->sequences == 0 || options->context_tokens == 0 ||
+        options->context_tokens > PS_PLAN_CONTEXT_MAX) {
+        return ps_fail(PS_INVALID,
+                       "%u sequences of %u tokens: at least 1 of each, at most %u tokens",
+                       options->sequences, options->context_tokens, PS_PLAN_CONTEXT_MAX);
+    }
+    ps_exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for an executor");
+    }
+    exec->team = team;
+    exec->kernels = *kernels;
+    exec->options = *options;
+    exec->table_blocks = (uint32_t)ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
+    ps_arena_init(&exec->arena, ARENA_BYTES);
+    *out = exec;
+    return PS_OK;
+}
+
+static uint64_t pool_bytes(const ps_exec *exec, const ps_kv_layer *layer)
+{
+    return exec->options.group_blocks[layer->group] * layer->block_bytes;
+}
+
+void ps_exec_destroy(ps_exec *exec)
+{
+    if (exec == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
+        ps_pages_unmap(exec->kv_layers[i].pool, pool_bytes(exec, &exec->kv_layers[i]));
+    }
+    ps_pages_unmap(exec->shared, exec->shared_bytes);
+    ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
+    ps_arena_deinit(&exec->arena);
+    free(exec);
+}
+
+static ps_status allocate_pools(ps_exec *exec)
+{
+    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
+        ps_kv_layer *layer = &exec->kv_layers[i];
+        const uint64_t bytes = pool_bytes(exec, layer);
+        if (bytes == 0) {
+            return ps_fail(PS_INVALID, "kv group %u has no blocks", layer->group);
+        }
+        void *pool;
+        PS_TRY(ps_pages_map(bytes, "the KV cache", &pool));
+        layer->pool = pool;
+        exec->kv_bytes += bytes;
+    }
+    return PS_OK;
+}
+
+static ps_status allocate_tables(ps_exec *exec)
+{
+    const uint64_t entries = (uint64_t)exec->options.sequences * exec->kv_group_count *
+                             exec->table_blocks;
+    uint32_t rows_max = 0;
+    for (const ps_program *program = exec->programs; program != NULL; program = program->next) {
+        rows_max = program->plan->rows_max > rows_max ? program->plan->rows_max : rows_max;
+    }
+    exec->tables = PS_ARENA_NEW(&exec->arena, uint32_t, entries);
+    exec->logit_rows = PS_ARENA_NEW(&exec->arena, uint32_t, rows_max);
+    if (exec->tables == NULL || exec->logit_rows == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint64_t i = 0; i < entries; i++) {
+        exec->tables[i] = PS_NO_BLOCK;
+    }
+    return PS_OK;
+}
+
+ps_status ps_exec_prepare(ps_exec *exec)
+{
+    ps_assert(exec->shared == NULL && exec->programs != NULL);
+    PS_TRY(allocate_pools(exec));
+    PS_TRY(allocate_tables(exec));
+    exec->private_bytes = ps_round_up(exec->private_bytes, PS_CACHE_LINE_BYTES);
+    // A page between two workers' parts keeps them out of each other's prefetchers.
+    exec->private_stride = ps_round_up(exec->private_bytes + exec->scratch_bytes, 4096) + 4096;
+    exec->shared_bytes += PS_CACHE_LINE_BYTES;
+    void *memory;
+    PS_TRY(ps_pages_map(exec->private_stride * ps_team_workers(exec->team), "the workspaces",
+                        &memory));
+    exec->privates = memory;
+    PS_TRY(ps_pages_map(exec->shared_bytes, "the workspace", &memory));
+    exec->shared = memory;
+    return PS_OK;
+}
+
+static ps_status check_block(const ps_exec *exec, const ps_step_block *change, uint32_t i)
+{
+    if (change->sequence >= exec->options.sequences || change->group >= exec->kv_group_count ||
+        change->index >= exec->table_blocks ||
+        (change->block != PS_NO_BLOCK &&
+         change->block >= exec->options.group_blocks[change->group])) {
+        return ps_fail(
+            PS_INVALID,
+            "step: block change %u {sequence %u, group %u, index %u, block %u} is out of range", i,
+            change->sequence, change->group, change->index, change->block);
+    }
+    return PS_OK;
+}
+
+static ps_status check_row(const ps_exec *exec, const ps_plan *plan, const ps_step_row *row,
+                           uint32_t i)
+{
+    if (row->sequence >= exec->options.sequences) {
+        return ps_fail(PS_INVALID, "step: row %u is of sequence %u, there are %u", i, row->sequence,
+                       exec->options.sequences);
+    }
+    if (row->token < 0 || (uint32_t)row->token >= plan->vocabulary) {
+        return ps_fail(PS_INVALID, "step: row %u has token %d, the vocabulary %u", i, row->token,
+                       plan->vocabulary);
+    }
+    if (row->position >= plan->context_max) {
+        return ps_fail(PS_EXHAUSTED, "step: row %u is at position %u, the plan ends at %u", i,
+                       row->position, plan->context_max);
+    }
+    if (i > 0 && row[-1].sequence == row->sequence && row->position != row[-1].position + 1) {
+        return ps_fail(PS_INVALID, "step: row %u is at position %u after %u of its sequence", i,
+                       row->position, row[-1].position);
+    }
+    return PS_OK;
+}
+
+// Every block that a row will read or write must be there.
+static ps_status check_tables(const ps_exec *exec, const ps_step_row *row, uint32_t i)
+{
+    for (uint32_t group = 0; group < exec->kv_group_count; group++) {
+        const uint32_t window = exec->kv_windows[group];
+        const uint32_t first = window == 0 || row->position < window ? 0
+                                                                     : row->position - window + 1;
+        const uint32_t *table = exec->tables +
+                                ((uint64_t)row->sequence * exec->kv_group_count + group) *
+                                    exec->table_blocks;
+        for (uint32_t b = first / PS_KV_BLOCK_TOKENS; b <= row->position / PS_KV_BLOCK_TOKENS;
+             b++) {
+            if (table[b] == PS_NO_BLOCK) {
+                return ps_fail(PS_INVALID,
+                               "step: row %u reads block %u of sequence %u, which it does not have",
+                               i, b, row->sequence);
+            }
+        }
+    }
+    return PS_OK;
+}
+
+static ps_status check_step(const ps_exec *exec, const ps_plan *plan, const ps_step *step)
+{
+    if (step->row_count == 0 || step->row_count > plan->rows_max) {
+        return ps_fail(PS_EXHAUSTED, "step: %u rows, the plan takes 1 to %u", step->row_count,
+                       plan->rows_max);
+    }
+    for (uint32_t i = 0; i < step->block_count; i++) {
+        PS_TRY(check_block(exec, &ps_step_blocks(step)[i], i));
+    }
+    for (uint32_t i = 0; i < step->row_count; i++) {
+        PS_TRY(check_row(exec, plan, &ps_step_rows(step)[i], i));
+    }
+    return PS_OK;
+}
+
+typedef struct run {
+    const ps_exec *exec;
+    const ps_program *program;
+    const ps_step *step;
+    uint32_t logit_count;
+} run;
+
+static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
+{
+    const run *job = argument;
+    const ps_exec *exec = job->exec;
+    const ps_plan *plan = job->program->plan;
+    const ps_walk walk = {
+        .exec = exec,
+        .kernels = &exec->kernels,
+        .program = job->program,
+        .rows = ps_step_rows(job->step),
+        .row_count = job->step->row_count,
+        .logit_count = job->logit_count,
+        .worker = worker,
+        .workers = workers,
+        .workspace = exec->privates + worker * exec->private_stride,
+        .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
+    };
+    uint64_t *times = worker == 0 ? exec->step_ns : NULL;
+    uint64_t then = times != NULL ? ps_clock_ns() : 0;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_bound_step *step = &job->program->steps[i];
+        if (step->plan->barrier) {
+            ps_team_barrier(exec->team);
+        }
+        FUNCTIONS[step->plan->op](&walk, step);
+        if (times != NULL) {
+            const uint64_t now = ps_clock_ns();
+            times[i] += now - then;
+            then = now;
+        }
+    }
+}
+
+ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step)
+{
+    ps_assert(exec->shared != NULL);
+    PS_TRY(check_step(exec, program->plan, step));
+    for (uint32_t i = 0; i < step->block_count; i++) {
+        const ps_step_block *change = &ps_step_blocks(step)[i];
+        exec->tables[((uint64_t)change->sequence * exec->kv_group_count + change->group) *
+                         exec->table_blocks +
+                     change->index] = change->block;
+    }
+    uint32_t logits = 0;
+    for (uint32_t i = 0; i < step->row_count; i++) {
+        PS_TRY(check_tables(exec, &ps_step_rows(step)[i], i));
+        if (ps_step_rows(step)[i].wants_logits != 0) {
+            exec->logit_rows[logits++] = i;
+        }
+    }
+    run job = {.exec = exec, .program = program, .step = step, .logit_count = logits};
+    ps_team_run(exec->team, walk_plan, &job);
+    return PS_OK;
+}
+
+float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index)
+{
+    const ps_plan_value *value = program->logits;
+    char *base = value->is_private ? exec->privates : exec->shared;
+    return (float *)(void *)(base + value->offset_bytes + index * value->row_bytes);
+}
+
+const ps_plan *ps_program_plan(const ps_program *program)
+{
+    return program->plan;
+}
+
+uint64_t ps_exec_workspace_bytes(const ps_exec *exec)
+{
+    return exec->shared_bytes + exec->private_stride * ps_team_workers(exec->team);
+}
+
+uint64_t ps_exec_kv_bytes(const ps_exec *exec)
+{
+    return exec->kv_bytes;
+}
+
+void ps_exec_set_step_times(ps_exec *exec, uint64_t *ns)
+{
+    exec->step_ns = ns;
+}
