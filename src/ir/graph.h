@@ -87,8 +87,10 @@ ps_value_id ps_graph_storage(const ps_graph *graph, ps_value_id id);
 // `after` names the pass for the message.
 PS_MUST_USE ps_status ps_graph_verify(const ps_graph *graph, const char *after);
 
-// The text form (docs/graph-text.md), and back. Parsing accepts what printing gives and checks
-// nothing but syntax and limits: verify afterwards. An error names the line.
+// The text form (docs/graph-text.md), appended to *out, and back into an empty graph
+// (ps_graph_init). Parsing accepts what printing gives of a verified graph, and checks syntax,
+// names and limits only: verify afterwards. PS_INVALID names the line, and the nearest word for an
+// unknown one; the graph is then good for nothing. Linear in the text.
 PS_MUST_USE ps_status ps_graph_print(const ps_graph *graph, ps_buffer *out);
 PS_MUST_USE ps_status ps_graph_parse(ps_str text, ps_graph *graph);
 

@@ -1,0 +1,459 @@
+// ir/shapes.c - the operands of every operator: a table of kinds, and a function for the shapes.
+#include "ir/shapes.h"
+
+#include <stdio.h>
+
+// What one operand may be.
+typedef enum operand_kind {
+    NONE,
+    ROW,    // activation, F32
+    ROW_Q,  // activation, F32 or Q8_ROW
+    Q8,     // activation, Q8_ROW
+    VECTOR, // weight [1, n] of floats
+    MATRIX, // weight [rows, columns]
+    STACK,  // weight [experts, rows, columns]
+    CACHE,  // kv
+} operand_kind;
+
+static const char *const KIND_TEXT[] = {
+    [NONE] = "nothing",
+    [ROW] = "an F32 activation",
+    [ROW_Q] = "an activation, F32 or q8_row",
+    [Q8] = "a q8_row activation",
+    [VECTOR] = "a weight [1, n] of F32, F16 or BF16",
+    [MATRIX] = "a weight [rows, columns]",
+    [STACK] = "a weight [experts, rows, columns]",
+    [CACHE] = "a kv",
+};
+
+// The operands of one node, resolved.
+typedef struct operands {
+    const ps_op_attributes *attributes;
+    const ps_value *in[PS_OP_INPUTS_MAX];
+    uint32_t count;
+    const ps_value *out; // NULL for operators without one
+} operands;
+
+static bool is_kind(const ps_value *value, operand_kind kind)
+{
+    const bool is_row = value->kind == PS_VALUE_ACTIVATION;
+    const bool is_weight = value->kind == PS_VALUE_WEIGHT;
+    switch (kind) {
+    case ROW:
+        return is_row && value->dtype == PS_DTYPE_F32;
+    case ROW_Q:
+        return is_row;
+    case Q8:
+        return is_row && value->dtype == PS_DTYPE_Q8_ROW;
+    case VECTOR:
+        return is_weight && value->experts == 0 && value->rows == 1 &&
+               !ps_dtype_is_quantised(value->dtype);
+    case MATRIX:
+        return is_weight && value->experts == 0;
+    case STACK:
+        return is_weight && value->experts > 0;
+    case CACHE:
+        return value->kind == PS_VALUE_KV;
+    default:
+        return false;
+    }
+}
+
+static ps_status check_columns(const ps_value *value, uint64_t columns)
+{
+    return value->columns == columns
+               ? PS_OK
+               : ps_fail(PS_INVALID, "'%s' has %u columns, %llu would be right", value->name,
+                         value->columns, (unsigned long long)columns);
+}
+
+static ps_status check_rows(const ps_value *value, ps_rows kind, uint32_t multiplier)
+{
+    if (value->row_kind == kind && value->row_multiplier == multiplier) {
+        return PS_OK;
+    }
+    return ps_fail(PS_INVALID, "'%s' has %u%s rows, %u%s would be right", value->name,
+                   value->row_multiplier, value->row_kind == PS_ROWS_STEP ? "T" : "L", multiplier,
+                   kind == PS_ROWS_STEP ? "T" : "L");
+}
+
+static ps_status check_step_rows(const ps_value *value)
+{
+    return check_rows(value, PS_ROWS_STEP, 1);
+}
+
+static ps_status check_rows_like(const ps_value *value, const ps_value *model)
+{
+    return check_rows(value, model->row_kind, model->row_multiplier);
+}
+
+static ps_status check_like(const ps_value *value, const ps_value *model)
+{
+    PS_TRY(check_rows_like(value, model));
+    return check_columns(value, model->columns);
+}
+
+static ps_status check_attribute(const char *name, uint32_t value, uint64_t right)
+{
+    return value == right ? PS_OK
+                          : ps_fail(PS_INVALID, "%s=%u, %llu would be right", name, value,
+                                    (unsigned long long)right);
+}
+
+// For attributes that the operands determine: 0 is as good.
+static ps_status check_if_given(const char *name, uint32_t value, uint64_t right)
+{
+    return value == 0 ? PS_OK : check_attribute(name, value, right);
+}
+
+static ps_status check_positive(const char *name, float value)
+{
+    return value > 0
+               ? PS_OK
+               : ps_fail(PS_INVALID, "%s=%g, more than 0 would be right", name, (double)value);
+}
+
+static ps_status check_not_negative(const char *name, float value)
+{
+    return value >= 0 ? PS_OK
+                      : ps_fail(PS_INVALID, "%s=%g, 0 or more would be right", name, (double)value);
+}
+
+ps_status ps_head_dim_check(uint32_t head_dim)
+{
+    return head_dim > 0 && head_dim <= PS_HEAD_DIM_MAX && head_dim % PS_HEAD_DIM_UNIT == 0
+               ? PS_OK
+               : ps_fail(PS_INVALID, "head_dim=%u, a multiple of %u up to %u would be right",
+                         head_dim, PS_HEAD_DIM_UNIT, PS_HEAD_DIM_MAX);
+}
+
+// A matrix that x is multiplied with. F32 rows go with every format (quantising is made explicit by
+// a pass), quantised rows with quantised weights only.
+static ps_status check_product(const ps_value *x, const ps_value *weight)
+{
+    if (x->dtype == PS_DTYPE_Q8_ROW && !ps_dtype_is_quantised(weight->dtype)) {
+        return ps_fail(PS_INVALID, "'%s' is q8_row but '%s' is %s, F32 rows would be right",
+                       x->name, weight->name, ps_dtype_get(weight->dtype)->name);
+    }
+    return weight->columns == x->columns
+               ? PS_OK
+               : ps_fail(PS_INVALID, "'%s' has %u columns, as many as '%s' (%u) would be right",
+                         weight->name, weight->columns, x->name, x->columns);
+}
+
+static ps_status check_weight_like(const ps_value *weight, const ps_value *model)
+{
+    return weight->rows == model->rows && weight->experts == model->experts
+               ? PS_OK
+               : ps_fail(PS_INVALID, "'%s' [%u, %u] and '%s' [%u, %u] differ in rows or experts",
+                         weight->name, weight->experts, weight->rows, model->name, model->experts,
+                         model->rows);
+}
+
+static ps_status check_embed(const operands *o)
+{
+    PS_TRY(check_step_rows(o->out));
+    return check_columns(o->out, o->in[0]->columns);
+}
+
+static ps_status check_rms_norm(const operands *o)
+{
+    PS_TRY(check_positive("eps", o->attributes->eps));
+    if (o->in[0]->columns % o->in[1]->columns != 0) {
+        return ps_fail(PS_INVALID, "the %u columns of '%s' do not divide the %u of '%s'",
+                       o->in[1]->columns, o->in[1]->name, o->in[0]->columns, o->in[0]->name);
+    }
+    return check_like(o->out, o->in[0]);
+}
+
+static ps_status check_norm_quantise(const operands *o)
+{
+    PS_TRY(check_columns(o->in[1], o->in[0]->columns));
+    return check_rms_norm(o);
+}
+
+static ps_status check_out_like_in(const operands *o)
+{
+    return check_like(o->out, o->in[0]);
+}
+
+static ps_status check_linear(const operands *o)
+{
+    uint64_t outputs = 0;
+    for (uint32_t i = 1; i < o->count; i++) {
+        PS_TRY(check_product(o->in[0], o->in[i]));
+        outputs += o->in[i]->rows;
+    }
+    PS_TRY(check_columns(o->out, outputs));
+    if (o->attributes->unit > outputs) {
+        return ps_fail(PS_INVALID, "unit=%u, at most %llu would be right", o->attributes->unit,
+                       (unsigned long long)outputs);
+    }
+    return check_rows_like(o->out, o->in[0]);
+}
+
+static ps_status check_add_bias(const operands *o)
+{
+    PS_TRY(check_columns(o->in[1], o->in[0]->columns));
+    return check_like(o->out, o->in[0]);
+}
+
+static ps_status check_gate_up(const operands *o)
+{
+    PS_TRY(check_product(o->in[0], o->in[1]));
+    PS_TRY(check_product(o->in[0], o->in[2]));
+    PS_TRY(check_weight_like(o->in[2], o->in[1]));
+    PS_TRY(check_columns(o->out, o->in[1]->rows));
+    return check_rows_like(o->out, o->in[0]);
+}
+
+static ps_status check_pair(const operands *o)
+{
+    PS_TRY(check_like(o->in[1], o->in[0]));
+    return check_like(o->out, o->in[0]);
+}
+
+static ps_status check_softcap(const operands *o)
+{
+    PS_TRY(check_positive("softcap", o->attributes->softcap));
+    return check_out_like_in(o);
+}
+
+static ps_status check_rope_table(const operands *o)
+{
+    const uint32_t rotary_dim = o->attributes->rotary_dim;
+    if (rotary_dim == 0 || rotary_dim % 2 != 0 || rotary_dim > PS_HEAD_DIM_MAX) {
+        return ps_fail(PS_INVALID, "rotary_dim=%u, an even number up to %u would be right",
+                       rotary_dim, PS_HEAD_DIM_MAX);
+    }
+    PS_TRY(check_positive("freq_base", o->attributes->freq_base));
+    PS_TRY(check_not_negative("freq_scale", o->attributes->freq_scale));
+    if (o->count == 1) {
+        PS_TRY(check_columns(o->in[0], rotary_dim / 2));
+    }
+    PS_TRY(check_step_rows(o->out));
+    return check_columns(o->out, rotary_dim);
+}
+
+// Columns are whole heads; gives how many.
+static ps_status count_heads(const ps_value *value, uint32_t head_dim, uint32_t *out_heads)
+{
+    PS_TRY(ps_head_dim_check(head_dim));
+    if (value->columns % head_dim != 0) {
+        return ps_fail(PS_INVALID, "'%s' has %u columns, a multiple of head_dim=%u would be right",
+                       value->name, value->columns, head_dim);
+    }
+    *out_heads = value->columns / head_dim;
+    return PS_OK;
+}
+
+static ps_status check_rope(const operands *o)
+{
+    uint32_t heads = 0;
+    const ps_value *table = o->in[1];
+    PS_TRY(count_heads(o->in[0], o->attributes->head_dim, &heads));
+    PS_TRY(check_if_given("heads", o->attributes->heads, heads));
+    PS_TRY(check_if_given("rotary_dim", o->attributes->rotary_dim, table->columns));
+    if (table->columns % 2 != 0 || table->columns > o->attributes->head_dim) {
+        return ps_fail(PS_INVALID,
+                       "'%s' has %u columns, an even number up to head_dim=%u would be right",
+                       table->name, table->columns, o->attributes->head_dim);
+    }
+    PS_TRY(check_step_rows(o->in[0]));
+    PS_TRY(check_step_rows(table));
+    return check_like(o->out, o->in[0]);
+}
+
+static ps_status check_kv_write(const operands *o)
+{
+    const ps_value *kv = o->in[2];
+    PS_TRY(check_step_rows(o->in[0]));
+    PS_TRY(check_columns(o->in[0], kv->columns));
+    PS_TRY(check_like(o->in[1], o->in[0]));
+    PS_TRY(check_if_given("head_dim", o->attributes->head_dim, kv->head_dim));
+    return check_if_given("kv_heads", o->attributes->kv_heads, kv->columns / kv->head_dim);
+}
+
+static ps_status check_attention_operands(const operands *o)
+{
+    const ps_op_attributes *attributes = o->attributes;
+    const ps_value *kv = o->in[1];
+    uint32_t heads = 0;
+    PS_TRY(check_attribute("head_dim", attributes->head_dim, kv->head_dim));
+    PS_TRY(count_heads(o->in[0], kv->head_dim, &heads));
+    PS_TRY(check_attribute("heads", attributes->heads, heads));
+    PS_TRY(check_attribute("kv_heads", attributes->kv_heads, kv->columns / kv->head_dim));
+    if (heads % attributes->kv_heads != 0) {
+        return ps_fail(PS_INVALID, "heads=%u, a multiple of kv_heads=%u would be right", heads,
+                       attributes->kv_heads);
+    }
+    PS_TRY(check_not_negative("softcap", attributes->softcap));
+    PS_TRY(check_positive("scale", attributes->scale));
+    PS_TRY(check_step_rows(o->in[0]));
+    return check_step_rows(o->out);
+}
+
+static ps_status check_attention(const operands *o)
+{
+    PS_TRY(check_attention_operands(o));
+    return check_columns(o->out, o->in[0]->columns);
+}
+
+// A chunk of partial results holds head_dim values, a maximum and a sum for every head.
+static ps_status check_partial(const ps_value *partial, uint32_t heads, uint32_t head_dim)
+{
+    const uint64_t chunk = (uint64_t)heads * (head_dim + 2);
+    return chunk > 0 && partial->columns % chunk == 0
+               ? PS_OK
+               : ps_fail(
+                     PS_INVALID,
+                     "'%s' has %u columns, a multiple of heads * (head_dim + 2) = %llu would be "
+                     "right",
+                     partial->name, partial->columns, (unsigned long long)chunk);
+}
+
+static ps_status check_attention_partial(const operands *o)
+{
+    PS_TRY(check_attention_operands(o));
+    return check_partial(o->out, o->attributes->heads, o->attributes->head_dim);
+}
+
+static ps_status check_attention_merge(const operands *o)
+{
+    uint32_t heads = 0;
+    PS_TRY(count_heads(o->out, o->attributes->head_dim, &heads));
+    PS_TRY(check_attribute("heads", o->attributes->heads, heads));
+    PS_TRY(check_partial(o->in[0], heads, o->attributes->head_dim));
+    PS_TRY(check_step_rows(o->in[0]));
+    return check_step_rows(o->out);
+}
+
+static ps_status check_select_logits(const operands *o)
+{
+    PS_TRY(check_step_rows(o->in[0]));
+    PS_TRY(check_rows(o->out, PS_ROWS_LOGITS, 1));
+    return check_columns(o->out, o->in[0]->columns);
+}
+
+static ps_status check_route(const operands *o)
+{
+    const uint32_t experts = o->attributes->experts;
+    const uint32_t top_k = o->attributes->top_k;
+    if (experts == 0 || experts > PS_EXPERTS_MAX) {
+        return ps_fail(PS_INVALID, "experts=%u, 1 to %u would be right", experts, PS_EXPERTS_MAX);
+    }
+    if (top_k == 0 || top_k > experts) {
+        return ps_fail(PS_INVALID, "top_k=%u, 1 to experts=%u would be right", top_k, experts);
+    }
+    PS_TRY(check_columns(o->in[0], experts));
+    PS_TRY(check_columns(o->out, (uint64_t)top_k * 2));
+    PS_TRY(check_step_rows(o->in[0]));
+    return check_step_rows(o->out);
+}
+
+// The routing that an expert operator follows; gives its experts per row.
+static ps_status check_routing(const operands *o, const ps_value *route, uint32_t *out_top_k)
+{
+    PS_TRY(check_step_rows(route));
+    if (route->columns % 2 != 0) {
+        return ps_fail(PS_INVALID, "'%s' has %u columns, 2 * top_k would be right", route->name,
+                       route->columns);
+    }
+    *out_top_k = route->columns / 2;
+    return check_if_given("top_k", o->attributes->top_k, *out_top_k);
+}
+
+static ps_status check_stack(const operands *o, const ps_value *stack, uint32_t top_k)
+{
+    PS_TRY(check_if_given("experts", o->attributes->experts, stack->experts));
+    if (top_k > stack->experts) {
+        return ps_fail(PS_INVALID, "'%s' has %u experts but each row asks for %u", stack->name,
+                       stack->experts, top_k);
+    }
+    return check_product(o->in[0], stack);
+}
+
+// Rows of x are those of the step, or (for the down projection) one for each pair already.
+static ps_status check_expert_linear(const operands *o)
+{
+    uint32_t top_k = 0;
+    PS_TRY(check_routing(o, o->in[1], &top_k));
+    PS_TRY(check_stack(o, o->in[2], top_k));
+    PS_TRY(check_rows(o->in[0], PS_ROWS_STEP, o->in[0]->row_multiplier == 1 ? 1 : top_k));
+    PS_TRY(check_rows(o->out, PS_ROWS_STEP, top_k));
+    return check_columns(o->out, o->in[2]->rows);
+}
+
+static ps_status check_expert_gate_up(const operands *o)
+{
+    uint32_t top_k = 0;
+    PS_TRY(check_routing(o, o->in[1], &top_k));
+    PS_TRY(check_stack(o, o->in[2], top_k));
+    PS_TRY(check_stack(o, o->in[3], top_k));
+    PS_TRY(check_weight_like(o->in[3], o->in[2]));
+    PS_TRY(check_step_rows(o->in[0]));
+    PS_TRY(check_rows(o->out, PS_ROWS_STEP, top_k));
+    return check_columns(o->out, o->in[2]->rows);
+}
+
+static ps_status check_expert_sum(const operands *o)
+{
+    uint32_t top_k = 0;
+    PS_TRY(check_routing(o, o->in[1], &top_k));
+    PS_TRY(check_rows(o->in[0], PS_ROWS_STEP, top_k));
+    PS_TRY(check_step_rows(o->out));
+    return check_columns(o->out, o->in[0]->columns);
+}
+
+typedef struct node_rule {
+    operand_kind in[PS_OP_INPUTS_MAX];
+    operand_kind out;
+    ps_status (*check)(const operands *);
+} node_rule;
+
+static const node_rule RULES[PS_OP_COUNT] = {
+    [PS_OP_EMBED] = {{MATRIX}, ROW, check_embed},
+    [PS_OP_RMS_NORM] = {{ROW, VECTOR}, ROW, check_rms_norm},
+    [PS_OP_QUANTISE] = {{ROW}, Q8, check_out_like_in},
+    [PS_OP_NORM_QUANTISE] = {{ROW, VECTOR}, Q8, check_norm_quantise},
+    [PS_OP_LINEAR] = {{ROW_Q, MATRIX, MATRIX, MATRIX}, ROW, check_linear},
+    [PS_OP_ADD_BIAS] = {{ROW, VECTOR}, ROW, check_add_bias},
+    [PS_OP_GATE_UP] = {{ROW_Q, MATRIX, MATRIX}, ROW_Q, check_gate_up},
+    [PS_OP_ADD] = {{ROW, ROW}, ROW, check_pair},
+    [PS_OP_ACT_MUL] = {{ROW, ROW}, ROW, check_pair},
+    [PS_OP_SOFTCAP] = {{ROW}, ROW, check_softcap},
+    [PS_OP_ROPE_TABLE] = {{VECTOR}, ROW, check_rope_table},
+    [PS_OP_ROPE] = {{ROW, ROW}, ROW, check_rope},
+    [PS_OP_KV_WRITE] = {{ROW, ROW, CACHE}, NONE, check_kv_write},
+    [PS_OP_ATTENTION] = {{ROW, CACHE}, ROW, check_attention},
+    [PS_OP_ATTENTION_PARTIAL] = {{ROW, CACHE}, ROW, check_attention_partial},
+    [PS_OP_ATTENTION_MERGE] = {{ROW}, ROW, check_attention_merge},
+    [PS_OP_SELECT_LOGITS] = {{ROW}, ROW, check_select_logits},
+    [PS_OP_ROUTE] = {{ROW}, ROW, check_route},
+    [PS_OP_EXPERT_LINEAR] = {{ROW_Q, ROW, STACK}, ROW, check_expert_linear},
+    [PS_OP_EXPERT_GATE_UP] = {{ROW_Q, ROW, STACK, STACK}, ROW_Q, check_expert_gate_up},
+    [PS_OP_EXPERT_SUM] = {{ROW, ROW}, ROW, check_expert_sum},
+};
+
+static ps_status check_kind(const ps_value *value, operand_kind kind)
+{
+    return is_kind(value, kind)
+               ? PS_OK
+               : ps_fail(PS_INVALID, "'%s' should be %s", value->name, KIND_TEXT[kind]);
+}
+
+ps_status ps_node_check_shapes(const ps_graph *graph, const ps_node *node)
+{
+    const node_rule *rule = &RULES[node->op];
+    ps_assert(rule->check != NULL);
+    operands o = {.attributes = &node->attributes, .count = node->input_count};
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        o.in[i] = &graph->values[node->inputs[i]];
+        PS_TRY(check_kind(o.in[i], rule->in[i]));
+    }
+    if (node->output != PS_NO_VALUE) {
+        o.out = &graph->values[node->output];
+        PS_TRY(check_kind(o.out, rule->out));
+    }
+    return rule->check(&o);
+}
