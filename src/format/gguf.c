@@ -166,7 +166,7 @@ static int compare_text(const void *text, const void *name)
 
 const ps_gguf_name *ps_gguf_name_find(const ps_gguf_name *names, uint32_t count, const char *text)
 {
-    return count == 0 ? NULL : bsearch(text, names, count, sizeof *names, compare_text);
+    return bsearch(text, names, count, sizeof *names, compare_text);
 }
 
 const ps_gguf_tensor *ps_gguf_tensor_find(const ps_gguf *file, const char *name)

@@ -157,9 +157,7 @@ static int compare_names(const void *a, const void *b)
 
 static ps_status sort_names(ps_gguf_name *names, uint32_t count, const char *what)
 {
-    if (count > 0) {
-        qsort(names, count, sizeof *names, compare_names);
-    }
+    qsort(names, count, sizeof *names, compare_names);
     for (uint32_t i = 1; i < count; i++) {
         if (strcmp(names[i - 1].text, names[i].text) == 0) {
             return ps_fail(PS_INVALID, "%s '%.100s' stands in the file twice", what, names[i].text);

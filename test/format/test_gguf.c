@@ -4,6 +4,8 @@
 #include "format/gguf.h"
 #include "format/gguf_test.h"
 
+#include <float.h>
+
 static guarded memory;
 static ps_gguf *file;
 
@@ -28,9 +30,9 @@ static void test_file_reports_version_size_and_counts(void **state)
     assert_int_equal(3, ps_gguf_version(file));
     assert_int_equal(memory.size_bytes, ps_gguf_size_bytes(file));
     assert_int_equal(7, ps_gguf_tensor_count(file));
-    assert_int_equal(34, ps_gguf_key_count(file));
+    assert_int_equal(40, ps_gguf_key_count(file));
     assert_string_equal("general.architecture", ps_gguf_key_at(file, 0));
-    assert_string_equal("array.string.empty", ps_gguf_key_at(file, 33));
+    assert_string_equal("array.string.empty", ps_gguf_key_at(file, 39));
 }
 
 static void test_u64_takes_every_integer_type(void **state)
@@ -82,8 +84,10 @@ static void test_f32_takes_floats_and_integers(void **state)
     static const struct {
         const char *key;
         float value;
-    } CASES[] = {{"f32", 1e-5f},   {"f64", 0.1f},     {"u8", 255.0f},   {"i8", -128.0f},
-                 {"u64", 0x1p64f}, {"i64", -0x1p63f}, {"u32", 0x1p32f}, {"i64.positive", 0x1p40f}};
+    } CASES[] = {
+        {"f32", 1e-5f},        {"f64", 0.1f},     {"u8", 255.0f},   {"i8", -128.0f},
+        {"u64", 0x1p64f},      {"i64", -0x1p63f}, {"u32", 0x1p32f}, {"i64.positive", 0x1p40f},
+        {"f64.float", FLT_MAX}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         float value = 99.0f;
         assert_int_equal(PS_OK, ps_gguf_get_f32(file, CASES[i].key, &value));
@@ -94,7 +98,7 @@ static void test_f32_takes_floats_and_integers(void **state)
 static void test_f32_refuses_what_is_not_finite_and_other_types(void **state)
 {
     (void)state;
-    static const char *const KEYS[] = {"f32.infinite", "f32.nan", "f64.large",
+    static const char *const KEYS[] = {"f32.infinite", "f32.nan", "f64.large", "f64.past",
                                        "bool.true",    "string",  "array.f32"};
     for (size_t i = 0; i < sizeof KEYS / sizeof KEYS[0]; i++) {
         float value = 99.0f;
@@ -235,6 +239,12 @@ static void test_f32_and_i32_arrays(void **state)
     assert_int_equal(PS_INVALID, ps_gguf_get_i32_array(file, "array.i64", whole, 1));
     assert_int_equal(PS_INVALID, ps_gguf_get_i32_array(file, "array.f32", whole, 2));
     assert_int_equal(PS_INVALID, ps_gguf_get_i32_array(file, "u32", whole, 1));
+    assert_int_equal(PS_INVALID, ps_gguf_get_i32_array(file, "int.past", whole, 1));
+    assert_int_equal(PS_INVALID, ps_gguf_get_i32_array(file, "int.below", whole, 1));
+    assert_int_equal(PS_OK, ps_gguf_get_i32_array(file, "int.max", whole, 1));
+    assert_int_equal(INT32_MAX, whole[0]);
+    assert_int_equal(PS_OK, ps_gguf_get_i32_array(file, "i32", whole, 1));
+    assert_int_equal(INT32_MIN, whole[0]);
 }
 
 static void test_string_arrays(void **state)
@@ -280,9 +290,107 @@ static void test_values_are_described(void **state)
                      "string \"01234567890123456789012345678901234567890123456789012345678901234567"
                      "890123456789...\" (200 bytes)");
     assert_described("array.u32", "u32[10] 0, 1, 2, 3, 4, 5, ...");
+    assert_described("array.six", "u8[6] 0, 1, 2, 3, 4, 5");
     assert_described("array.bool", "bool[3] false, true, true");
     assert_described("array.empty", "f32[0]");
     assert_described("array.string", "string[4] \"a\", \"\", \"\xc4\xa0the\", \"\\xf0\\x9f\"");
+}
+
+// A file with one key, whose name is `text` and whose value, the last bytes of the file, is too.
+static guarded one_key(const char *text)
+{
+    static const uint8_t HEADER[] = {'G', 'G', 'U', 'F', 3, 0, 0, 0, 0, 0, 0, 0,
+                                     0,   0,   0,   0,   1, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t STRING_TYPE[] = {8, 0, 0, 0};
+    const uint64_t length = strlen(text);
+    uint8_t bytes[128];
+    uint8_t *at = mempcpy(bytes, HEADER, sizeof HEADER);
+    at = mempcpy(mempcpy(at, &length, 8), text, length);
+    at = mempcpy(at, STRING_TYPE, 4);
+    at = mempcpy(mempcpy(at, &length, 8), text, length);
+    return guarded_create(bytes, (size_t)(at - bytes));
+}
+
+static void assert_name_allowed(const char *text, bool is_allowed)
+{
+    guarded bytes = one_key(text);
+    ps_gguf *one = NULL;
+    const ps_status status = ps_gguf_open_bytes(bytes.bytes, bytes.size_bytes, &one);
+    if ((status == PS_OK) != is_allowed) {
+        fail_msg("a name that starts with byte 0x%02x: %d", (uint8_t)text[0], status);
+    }
+    if (status == PS_OK) {
+        assert_string_equal(text, ps_gguf_key_at(one, 0));
+    }
+    ps_gguf_close(one);
+    guarded_destroy(&bytes);
+}
+
+// Both sides of every border of UTF-8 (the Unicode Standard, table 3-7) and of the control codes.
+static void test_names_are_utf8_without_control_characters(void **state)
+{
+    (void)state;
+    static const char *const ALLOWED[] = {" ",
+                                          "~",
+                                          "\xc2\xa0",
+                                          "\xdf\xbf",
+                                          "\xe0\xa0\x80",
+                                          "\xe1\x80\x80",
+                                          "\xec\xbf\xbf",
+                                          "\xed\x9f\xbf",
+                                          "\xee\x80\x80",
+                                          "\xef\xbf\xbf",
+                                          "\xf0\x90\x80\x80",
+                                          "\xf3\xbf\xbf\xbf",
+                                          "\xf4\x8f\xbf\xbf",
+                                          "a\xc3\xa4z"};
+    static const char *const REFUSED[] = {"\x1f",
+                                          "\x7f",
+                                          "\xc2\x80",
+                                          "\xc2\x9f",
+                                          "\x80",
+                                          "\xbf",
+                                          "\xc0\x80",
+                                          "\xc1\xbf",
+                                          "\xe0\x9f\xbf",
+                                          "\xed\xa0\x80",
+                                          "\xed\xbf\xbf",
+                                          "\xf0\x8f\xbf\xbf",
+                                          "\xf4\x90\x80\x80",
+                                          "\xf5\x80\x80\x80",
+                                          "\xf8\x88\x80\x80\x80",
+                                          "\xff",
+                                          "\xfe",
+                                          "\xc3",
+                                          "a\xe2\x82",
+                                          "\xf0\x9f\x98",
+                                          "\xc3\x41",
+                                          "\xe2\x82\x41",
+                                          "\xe2\x82\xc0",
+                                          "\xf0\x9f\x98\x7f",
+                                          "\xc2\xa0\x80"};
+    for (size_t i = 0; i < sizeof ALLOWED / sizeof ALLOWED[0]; i++) {
+        assert_name_allowed(ALLOWED[i], true);
+    }
+    for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
+        assert_name_allowed(REFUSED[i], false);
+    }
+}
+
+// The value of a string may be cut within a character, at the very end of the file.
+static void test_a_cut_character_at_the_end_of_the_file_is_described(void **state)
+{
+    (void)state;
+    guarded bytes = one_key("key ");
+    memcpy(bytes.bytes + bytes.size_bytes - 3, "\xf0\x9f\x98", 3);
+    ps_gguf *one = NULL;
+    ps_buffer out = {0};
+    assert_int_equal(PS_OK, ps_gguf_open_bytes(bytes.bytes, bytes.size_bytes, &one));
+    assert_int_equal(PS_OK, ps_gguf_describe(one, 0, &out));
+    assert_string_equal("string \"k\\xf0\\x9f\\x98\"", out.data);
+    ps_buffer_deinit(&out);
+    ps_gguf_close(one);
+    guarded_destroy(&bytes);
 }
 
 static void test_describe_passes_a_full_buffer_on(void **state)
@@ -431,6 +539,8 @@ int main(void)
         cmocka_unit_test(test_f32_and_i32_arrays),
         cmocka_unit_test(test_string_arrays),
         cmocka_unit_test(test_values_are_described),
+        cmocka_unit_test(test_names_are_utf8_without_control_characters),
+        cmocka_unit_test(test_a_cut_character_at_the_end_of_the_file_is_described),
         cmocka_unit_test(test_describe_passes_a_full_buffer_on),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_every_type_has_its_name_and_block),

@@ -109,9 +109,22 @@ static const struct bad_case {
     {"data_one_byte_cut", PS_INVALID, "tensor 'a' wants bytes 64 to 80; 1 bytes are missing"},
     {"data_missing", PS_INVALID, "tensor 'a' wants bytes 64 to 80; 23 bytes are missing"},
     {"table_cut", PS_INVALID, "tensor 'ints': the file ends at byte"},
-    {"keys_cut", PS_INVALID, "34 keys and 7 tensors need at least 707 bytes"},
+    {"keys_cut", PS_INVALID, "40 keys and 7 tensors need at least 791 bytes"},
 };
 #define CASE_COUNT (sizeof CASES / sizeof CASES[0])
+
+static bool is_mapped(const char *path)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    char line[1024];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, maps) != NULL) {
+        found = strstr(line, path) != NULL;
+    }
+    assert_int_equal(0, fclose(maps));
+    return found;
+}
 
 static void assert_refused(const char *path, ps_status status, const char *said)
 {
@@ -125,6 +138,7 @@ static void assert_refused(const char *path, ps_status status, const char *said)
     assert_null(file);
     assert_int_equal(0, strncmp(message, path, strlen(path)));
     assert_null(strchr(message, '\n'));
+    assert_true(path[0] == '\0' || !is_mapped(path));
 }
 
 static void test_bad_files_are_refused_by_name(void **state)
@@ -155,7 +169,9 @@ static void assert_opens(const char *name)
     if (ps_gguf_open(path, &file) != PS_OK) {
         fail_msg("%s", ps_error_message());
     }
+    assert_true(is_mapped(path));
     ps_gguf_close(file);
+    assert_false(is_mapped(path));
 }
 
 static void test_good_files_open_and_no_file_is_forgotten(void **state)

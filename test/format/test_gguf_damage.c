@@ -167,6 +167,11 @@ static void test_every_failing_allocation_is_reported(void **state)
         assert_null(file);
         assert_non_null(strstr(ps_error_message(), "out of memory"));
     }
+    // Through the path too, where a mapping must go away with it.
+    allocation_count = 0;
+    failing_allocation = 0;
+    assert_int_equal(PS_NO_MEMORY, ps_gguf_open(CORPUS "/good_many", &file));
+    assert_non_null(strstr(ps_error_message(), "good_many: out of memory"));
     failing_allocation = UINT64_MAX;
     guarded_destroy(&memory);
 }

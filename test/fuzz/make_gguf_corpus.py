@@ -85,13 +85,15 @@ def all_values():
         key("u32", U32, 2**32 - 1), key("i32", I32, -2**31), key("i32.positive", I32, 7),
         key("u64", U64, 2**64 - 1), key("i64", I64, -2**63), key("i64.positive", I64, 2**40),
         key("f32", F32, 1e-5), key("f64", F64, 0.1), key("f64.large", F64, 1e300),
+        key("f64.float", F64, float.fromhex("0x1.fffffep127")), key("f64.past", F64, float.fromhex("0x1.ffffffp127")),
+        key("int.max", I64, 2**31 - 1), key("int.past", I64, 2**31), key("int.below", I64, -2**31 - 1),
         key("f32.infinite", F32, float("inf")), key("f32.nan", F32, float("nan")),
         key("bool.true", BOOL, 1), key("bool.false", BOOL, 0), key("one", U8, 1),
         key("string", STRING, "gr\u00fc\u00df \"x\"\n"), key("string.empty", STRING, ""),
         key("string.bytes", STRING, b"\xff\x00\x80z"), key("string.long", STRING, "0123456789" * 20),
         array("array.u8", U8, [1, 2, 3]), array("array.i16", I16, [-1, 0, 1]), array("array.u32", U32, range(10)),
         array("array.i64", I64, [-2**40]), array("array.u64", U64, [2**63, 1]), array("array.bool", BOOL, [0, 1, 1]),
-        array("array.f32", F32, [0.5, -1.5]), array("array.f64", F64, [0.25, 4.0]), array("array.empty", F32, []),
+        array("array.f32", F32, [0.5, -1.5]), array("array.f64", F64, [0.25, 4.0]), array("array.empty", F32, []), array("array.six", U8, range(6)),
         array("array.string", STRING, ["a", "", "\u0120the", b"\xf0\x9f"]), array("array.string.empty", STRING, []),
     ]
     return gguf(keys, [("token_embd.weight", [32, 3], T_Q4_0), ("output_norm.weight", [5], T_F32),
@@ -109,6 +111,8 @@ def cases():
     yield "good_no_keys_no_tensors", gguf()
     yield "good_vocabulary_only", gguf([array("tokenizer.ggml.tokens", STRING, [f"t{i}" for i in range(300)])])
     yield "good_alignment_64", gguf([key("general.alignment", U32, 64)], [("a", [3], T_F32), ("b", [3], T_F32)], alignment=64)
+    yield "good_alignment_8", gguf([key("general.alignment", U32, 8)], [("a", [3], T_F32), ("b", [3], T_F32)], alignment=8)
+    yield "good_alignment_65536", gguf([key("general.alignment", U32, 65536)])
     yield "good_gap", gguf([], [tensor("a", [4], T_F32, 0), tensor("b", [4], T_F32, 64)], data=bytes(80))
     yield "good_split_of_one", gguf([key("split.count", U16, 1)], ONE)
     yield "good_large_tensor", gguf([key("k", U32, 1)], [("a", [1100], T_F32), ("b", [3], T_F32)])
