@@ -45,6 +45,9 @@ static const char *const ACTIVATIONS[] = {
 static const char *const GATINGS[] = {
     [PS_GATING_SOFTMAX] = "softmax", [PS_GATING_SOFTMAX_SELECTED] = "softmax_selected"};
 
+static const char *const WINDOWS[] = {
+    [PS_WINDOW_NONE] = "none", [PS_WINDOW_VECTOR] = "vector", [PS_WINDOW_COMM] = "comm"};
+
 #define COUNT_OF(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
 // The words that stand for the values of one attribute; count 0: it is a number.
@@ -69,6 +72,8 @@ static wordlist words_of(uint32_t attribute, const char *sites[PS_SITE_COUNT])
         return (wordlist){ACTIVATIONS, COUNT_OF(ACTIVATIONS)};
     case ATTRIBUTE_gating:
         return (wordlist){GATINGS, COUNT_OF(GATINGS)};
+    case ATTRIBUTE_window:
+        return (wordlist){WINDOWS, COUNT_OF(WINDOWS)};
     default:
         return (wordlist){NULL, 0};
     }

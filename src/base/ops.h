@@ -65,6 +65,9 @@ const char *ps_site_name(ps_site site); // "attn.qkv"; "" for PS_SITE_NONE
 typedef enum ps_rope_style { PS_ROPE_NORM, PS_ROPE_NEOX } ps_rope_style;
 typedef enum ps_activation { PS_ACTIVATION_SILU, PS_ACTIVATION_GELU } ps_activation;
 
+// What else the memory system could do while an operator runs.
+typedef enum ps_window { PS_WINDOW_NONE, PS_WINDOW_VECTOR, PS_WINDOW_COMM } ps_window;
+
 // How router logits become weights.
 typedef enum ps_gating {
     PS_GATING_SOFTMAX,          // softmax over all experts, then the best top_k

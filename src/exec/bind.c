@@ -13,19 +13,19 @@ static bool wants_vector(ps_op op)
 static ps_status bind_weight(const ps_plan_step *step, const ps_plan_value *value,
                              ps_weight_lookup *lookup, void *context, ps_operand *out)
 {
-    const ps_weight *weight = lookup(context, value->name);
+    const ps_weight *weight = lookup(context, value->is.name);
     if (weight == NULL) {
         return ps_fail(PS_NOT_FOUND, "the plan reads weight '%s', which the model does not have",
-                       value->name);
+                       value->is.name);
     }
-    if (weight->outputs != value->rows || weight->inputs != value->columns ||
-        weight->experts != value->experts || weight->is_vector != wants_vector(step->op) ||
-        (!weight->is_vector && weight->dtype != value->dtype)) {
+    if (weight->outputs != value->is.rows || weight->inputs != value->is.columns ||
+        weight->experts != value->is.experts || weight->is_vector != wants_vector(step->op) ||
+        (!weight->is_vector && weight->dtype != value->is.dtype)) {
         return ps_fail(PS_INVALID,
                        "weight '%s' is %s [%u, %u] x %u in the model, %s [%u, %u] x %u in the plan",
-                       value->name, ps_dtype_get(weight->dtype)->name, weight->outputs,
-                       weight->inputs, weight->experts, ps_dtype_get(value->dtype)->name,
-                       value->rows, value->columns, value->experts);
+                       value->is.name, ps_dtype_get(weight->dtype)->name, weight->outputs,
+                       weight->inputs, weight->experts, ps_dtype_get(value->is.dtype)->name,
+                       value->is.rows, value->is.columns, value->is.experts);
     }
     out->weight = weight;
     return PS_OK;
@@ -35,24 +35,24 @@ static ps_status bind_kv(ps_exec *exec, const ps_plan_value *value, ps_operand *
 {
     for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
         const ps_kv_layer *layer = &exec->kv_layers[i];
-        if (strcmp(layer->name, value->name) == 0) {
-            if (layer->group != value->kv_group || layer->head_dim != value->head_dim ||
-                layer->kv_heads * layer->head_dim != value->columns) {
-                return ps_fail(PS_INVALID, "kv '%s' differs between plans", value->name);
+        if (strcmp(layer->name, value->is.name) == 0) {
+            if (layer->group != value->is.kv_group || layer->head_dim != value->is.head_dim ||
+                layer->kv_heads * layer->head_dim != value->is.columns) {
+                return ps_fail(PS_INVALID, "kv '%s' differs between plans", value->is.name);
             }
             out->kv_layer = i;
             return PS_OK;
         }
     }
-    return ps_fail(PS_INVALID, "kv '%s' is not in the first plan", value->name);
+    return ps_fail(PS_INVALID, "kv '%s' is not in the first plan", value->is.name);
 }
 
 static ps_status bind_activation(const ps_plan *plan, const ps_plan_value *value, ps_operand *out)
 {
     const ps_plan_value *storage = value;
-    if (value->view_of != PS_NO_PLAN_VALUE) {
-        storage = &plan->values[value->view_of];
-        out->offset_bytes = value->view_column * sizeof(float);
+    if (value->is.alias_of != PS_NO_VALUE) {
+        storage = &plan->values[value->is.alias_of];
+        out->offset_bytes = value->is.alias_column * sizeof(float);
     }
     out->is_private = storage->is_private;
     out->offset_bytes += storage->offset_bytes;
@@ -65,8 +65,8 @@ static ps_status bind_operand(ps_exec *exec, const ps_plan *plan, const ps_plan_
 {
     const ps_plan_value *value = &plan->values[id];
     *out = (ps_operand){
-        .kind = value->kind, .dtype = value->dtype, .columns = value->columns, .value = value};
-    switch (value->kind) {
+        .kind = value->is.kind, .dtype = value->is.dtype, .columns = value->is.columns, .value = value};
+    switch (value->is.kind) {
     case PS_VALUE_WEIGHT:
         return bind_weight(step, value, lookup, context, out);
     case PS_VALUE_KV:
@@ -81,7 +81,7 @@ static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < plan->value_count; i++) {
-        count += plan->values[i].kind == PS_VALUE_KV;
+        count += plan->values[i].is.kind == PS_VALUE_KV;
     }
     exec->kv_layers = PS_ARENA_NEW(&exec->arena, ps_kv_layer, count);
     if (exec->kv_layers == NULL) {
@@ -89,14 +89,14 @@ static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
     }
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const ps_plan_value *value = &plan->values[i];
-        if (value->kind == PS_VALUE_KV) {
-            const uint32_t kv_heads = value->columns / value->head_dim;
+        if (value->is.kind == PS_VALUE_KV) {
+            const uint32_t kv_heads = value->is.columns / value->is.head_dim;
             exec->kv_layers[exec->kv_layer_count++] = (ps_kv_layer){
-                .name = value->name,
-                .group = value->kv_group,
+                .name = value->is.name,
+                .group = value->is.kv_group,
                 .kv_heads = kv_heads,
-                .head_dim = value->head_dim,
-                .block_bytes = kv_heads * ps_kv_block_bytes(value->head_dim)};
+                .head_dim = value->is.head_dim,
+                .block_bytes = kv_heads * ps_kv_block_bytes(value->is.head_dim)};
         }
     }
     exec->kv_group_count = plan->kv_group_count;
@@ -109,9 +109,9 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     const ps_plan_value *first = step->inputs[0].value;
     switch (step->plan->op) {
     case PS_OP_QUANTISE:
-        return ps_q8_row_bytes(first->columns);
+        return ps_q8_row_bytes(first->is.columns);
     case PS_OP_NORM_QUANTISE:
-        return first->columns * sizeof(float);
+        return first->is.columns * sizeof(float);
     case PS_OP_ROPE_TABLE:
         return step->output.columns * sizeof(double);
     case PS_OP_ROUTE:
@@ -146,7 +146,7 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
             PS_TRY(bind_operand(exec, plan, step, step->inputs[j], lookup, context,
                                 &bound->inputs[j]));
         }
-        if (step->output != PS_NO_PLAN_VALUE) {
+        if (step->output != PS_NO_VALUE) {
             PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
@@ -178,7 +178,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         return PS_NO_MEMORY;
     }
     for (uint32_t i = 0; i < plan->value_count; i++) {
-        if (plan->values[i].is_output) {
+        if (plan->values[i].is.is_output) {
             program->logits = &plan->values[i];
         }
     }

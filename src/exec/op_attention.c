@@ -286,7 +286,7 @@ void ps_exec_op_ATTENTION_MERGE(const ps_walk *walk, const ps_bound_step *step)
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv)
 {
-    const uint32_t group = q->columns / kv->columns;
+    const uint32_t group = q->is.columns / kv->is.columns;
     const uint32_t rows = step->op == PS_OP_ATTENTION ? PS_ATTENTION_ROWS : 1;
-    return workbench_bytes(rows * group, kv->head_dim);
+    return workbench_bytes(rows * group, kv->is.head_dim);
 }

@@ -234,7 +234,7 @@ static const char *expert_data(const ps_weight *weight, uint32_t expert)
 static const void *pair_input(const ps_walk *walk, const ps_bound_step *step, uint32_t pair)
 {
     const ps_operand *x = &step->inputs[0];
-    const bool own = x->value->row_multiplier > 1;
+    const bool own = x->value->is.row_multiplier > 1;
     return ps_row(walk, x, own ? pair : pair / step->plan->attributes.top_k);
 }
 

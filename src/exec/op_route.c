@@ -63,7 +63,7 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
 
 void ps_exec_op_EXPERT_SUM(const ps_walk *walk, const ps_bound_step *step)
 {
-    const uint32_t top_k = step->inputs[0].value->row_multiplier;
+    const uint32_t top_k = step->inputs[0].value->is.row_multiplier;
     uint32_t begin, end, first, last;
     ps_rows_of(walk, step, walk->row_count, &begin, &end);
     ps_columns_of(walk, step, &step->output, &first, &last);

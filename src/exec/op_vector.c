@@ -1,5 +1,6 @@
 // exec/op_vector.c - operators that work on each row or each column alone.
 #include "exec/exec_internal.h"
+#include "kernels/pack.h"
 
 #include <math.h>
 #include <string.h>

@@ -144,6 +144,15 @@ static ps_status check_row(const ps_exec *exec, const ps_plan *plan, const ps_st
     return PS_OK;
 }
 
+static uint32_t count_logits(const ps_step *step)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < step->row_count; i++) {
+        count += ps_step_rows(step)[i].wants_logits != 0;
+    }
+    return count;
+}
+
 // Every block that a row will read or write must be there.
 static ps_status check_tables(const ps_exec *exec, const ps_step_row *row, uint32_t i)
 {
@@ -177,6 +186,11 @@ static ps_status check_step(const ps_exec *exec, const ps_plan *plan, const ps_s
     }
     for (uint32_t i = 0; i < step->row_count; i++) {
         PS_TRY(check_row(exec, plan, &ps_step_rows(step)[i], i));
+    }
+    const uint32_t logits = count_logits(step);
+    if (logits > plan->logits_max) {
+        return ps_fail(PS_EXHAUSTED, "step: %u rows want logits, the plan gives %u", logits,
+                       plan->logits_max);
     }
     return PS_OK;
 }

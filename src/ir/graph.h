@@ -6,7 +6,7 @@
 #ifndef PS_IR_GRAPH_H
 #define PS_IR_GRAPH_H
 
-#include "base/ops.h"
+#include "base/value.h"
 
 // Limits that keep every product of sizes far below 2^63 and every graph printable.
 #define PS_GRAPH_VALUES_MAX 200000u
@@ -14,26 +14,6 @@
 #define PS_COLUMNS_MAX (1u << 24)
 #define PS_EXPERTS_MAX 4096u
 #define PS_GRAPH_NAME_BYTES_MAX 255u
-
-typedef uint32_t ps_value_id; // index into values; PS_NO_VALUE: none
-#define PS_NO_VALUE UINT32_MAX
-
-typedef struct ps_value {
-    const char *name; // unique in the graph; a weight's is its tensor's name
-    ps_value_kind kind;
-    ps_dtype dtype;   // activations: F32 or Q8_ROW; kv: F16
-    uint32_t rows;    // weights: outputs of one matrix, 1 for a vector
-    uint32_t columns; // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
-    uint32_t experts; // weights: matrices stacked, 0 for a plain one
-    ps_rows row_kind; // activations
-    uint32_t row_multiplier; // activations, >= 1
-    uint32_t kv_group;       // kv: index into kv_groups
-    uint32_t head_dim;       // kv
-    ps_value_id alias_of;  // activations: a view of `columns` columns of another value from column
-                           // `alias_column`
-    uint32_t alias_column; //   on; PS_NO_VALUE: its own storage
-    bool is_output;        // activations: read by whoever runs the graph (the logits)
-} ps_value;
 
 typedef struct ps_node {
     ps_op op;

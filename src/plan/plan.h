@@ -10,7 +10,7 @@
 #define PS_PLAN_H
 
 #include "base/layout.h"
-#include "base/ops.h"
+#include "base/value.h"
 
 #define PS_PLAN_VALUES_MAX 200000u
 #define PS_PLAN_STEPS_MAX 200000u
@@ -18,7 +18,6 @@
 #define PS_PLAN_ROWS_MAX 65536u
 #define PS_PLAN_CONTEXT_MAX (1u << 24)
 #define PS_KV_GROUPS_LIMIT 4u
-#define PS_NO_PLAN_VALUE UINT32_MAX
 
 // How the workers share a step.
 typedef enum ps_split {
@@ -29,26 +28,9 @@ typedef enum ps_split {
     PS_SPLIT_COUNT,
 } ps_split;
 
-// What else the memory system could do during a step.
-typedef enum ps_window {
-    PS_WINDOW_NONE,
-    PS_WINDOW_VECTOR,  // a vector operator
-    PS_WINDOW_BARRIER, // the wait for other workers before the step
-    PS_WINDOW_COUNT,
-} ps_window;
-
 typedef struct ps_plan_value {
-    const char *name;
-    ps_value_kind kind;
-    ps_dtype dtype;
-    uint32_t rows, columns, experts; // weights: outputs, inputs, stacked matrices (0: one)
-    uint32_t head_dim, kv_group;     // kv; columns = kv_heads * head_dim
-    ps_rows row_kind;                // activations: rows are row_multiplier x those of the step,
-    uint32_t row_multiplier;         //   or of those that want logits
-    uint32_t view_of;                // activations: PS_NO_PLAN_VALUE, or the value whose columns
-    uint32_t view_column;            //   [view_column, view_column + columns) this one names
-    bool is_private;                 // activations: in every worker's own workspace
-    bool is_output;
+    ps_value is;     // kind, shape, view
+    bool is_private; // activations: in every worker's own workspace
     // Activations whose columns workers compute apart: worker w of W owns units [n w / W, n (w + 1) / W) of part_unit
     // columns, n = part_columns / part_unit rounded up, of a range in which this value's column 0 stands at
     // part_offset. part_unit 0: not so.
@@ -61,20 +43,20 @@ typedef struct ps_plan_step {
     ps_op op;
     uint32_t input_count;
     uint32_t inputs[PS_OP_INPUTS_MAX];
-    uint32_t output; // PS_NO_PLAN_VALUE: none
+    uint32_t output; // PS_NO_VALUE: none
     ps_op_attributes attributes;
     bool barrier; // all workers have finished everything before this step
     ps_split split;
     uint32_t stream;       // 0: compute
-    ps_window window;      //
-    uint64_t weight_bytes; // read from memory per step, for every row count
+    uint64_t weight_bytes; // read from memory by a step of rows_max rows
     uint64_t row_ops;      // multiply-adds per row
-    uint64_t predicted_ns; // at the bucket's row count
+    uint64_t predicted_ns; // of a step of rows_max rows, its barrier included
 } ps_plan_step;
 
 typedef struct ps_plan {
     // The key of the plan.
-    uint32_t rows_max;    // a step has 1..rows_max rows
+    uint32_t rows_max;    // a step has 1..rows_max rows,
+    uint32_t logits_max;  //   0..logits_max of which want logits
     uint32_t context_max; // no row's position reaches this
     // What it computes.
     uint32_t vocabulary;
@@ -102,7 +84,7 @@ static inline void ps_plan_share(uint64_t count, uint32_t worker, uint32_t worke
 // Rows of an activation in a step with `rows` rows, `logits` of which want logits.
 static inline uint32_t ps_plan_rows(const ps_plan_value *value, uint32_t rows, uint32_t logits)
 {
-    return value->row_multiplier * (value->row_kind == PS_ROWS_LOGITS ? logits : rows);
+    return value->is.row_multiplier * (value->is.row_kind == PS_ROWS_LOGITS ? logits : rows);
 }
 
 // Checks everything a runner relies on: operand kinds and shapes, order, views, offsets inside

@@ -1,0 +1,26 @@
+// base/value.h - what operators read and write, shared by graphs (ir/) and plans (plan/).
+#ifndef PS_BASE_VALUE_H
+#define PS_BASE_VALUE_H
+
+#include "base/ops.h"
+
+typedef uint32_t ps_value_id; // index into the values of a graph or a plan
+#define PS_NO_VALUE UINT32_MAX
+
+typedef struct ps_value {
+    const char *name; // unique; a weight's is its tensor's name
+    ps_value_kind kind;
+    ps_dtype dtype;          // activations: F32 or Q8_ROW; kv: F16
+    uint32_t rows;           // weights: outputs of one matrix, 1 for a vector
+    uint32_t columns;        // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
+    uint32_t experts;        // weights: matrices stacked, 0 for a plain one
+    ps_rows row_kind;        // activations
+    uint32_t row_multiplier; // activations, >= 1
+    uint32_t kv_group;       // kv: index into the kv groups
+    uint32_t head_dim;       // kv
+    ps_value_id alias_of;    // activations: a view of `columns` columns of another value, from its
+    uint32_t alias_column;   //   column `alias_column` on; PS_NO_VALUE: its own storage
+    bool is_output;          // activations: read by whoever runs the graph (the logits)
+} ps_value;
+
+#endif

@@ -1,0 +1,17 @@
+// cost/cost.c - the roofline.
+#include "cost/cost.h"
+
+uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work)
+{
+    const double times[] = {
+        (double)work->memory_bytes / machine->read_gbs,
+        (double)work->cache_bytes / machine->cache_read_gbs,
+        (double)work->int8_ops / machine->int8_gops,
+        (double)work->f32_ops / machine->f32_gops,
+    };
+    double longest = 0;
+    for (unsigned i = 0; i < sizeof times / sizeof times[0]; i++) {
+        longest = times[i] > longest ? times[i] : longest;
+    }
+    return (uint64_t)(longest + 0.5);
+}

@@ -1,0 +1,20 @@
+// cost/cost.h - how long one operator takes on one machine. Pure.
+#ifndef PS_COST_H
+#define PS_COST_H
+
+#include "hw/machine.h"
+
+// What an operator does, all workers together.
+typedef struct ps_work {
+    uint64_t memory_bytes; // read from DRAM
+    uint64_t cache_bytes;  // read and written, expected in L2
+    uint64_t int8_ops;     // multiply-adds of int8
+    uint64_t f32_ops;      // multiply-adds of f32
+} ps_work;
+
+// Nanoseconds: the slowest of memory, cache, integer and float units, each at the machine's
+// measured rate (the roofline; DESIGN section 10 with every efficiency 1, as the rates are achieved
+// ones).
+uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work);
+
+#endif

@@ -1,0 +1,252 @@
+// passes/fuse.c - explicit quantisation, merged linears.
+//
+// Each rewrite walks the nodes once and marks those that it replaces; `compact` takes them out.
+// Readers are counted anew for each rewrite: graphs have a few thousand nodes and are built once.
+#include "passes/passes.h"
+
+#include <string.h>
+
+#define DEAD PS_OP_COUNT // op of a node that a rewrite replaced
+
+static void compact(ps_graph *graph)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i].op != DEAD) {
+            graph->nodes[kept++] = graph->nodes[i];
+        }
+    }
+    graph->node_count = kept;
+}
+
+// Who reads each value: how many nodes, and the last of them.
+typedef struct readers {
+    uint32_t *count; // [values]
+    uint32_t *last;  // [values] a node's index
+} readers;
+
+static ps_status find_readers(const ps_graph *graph, readers *out)
+{
+    out->count = PS_ARENA_NEW(graph->arena, uint32_t, graph->value_count);
+    out->last = PS_ARENA_NEW(graph->arena, uint32_t, graph->value_count);
+    if (out->count == NULL || out->last == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        for (uint32_t j = 0; j < graph->nodes[i].input_count; j++) {
+            const ps_value_id id = graph->nodes[i].inputs[j];
+            out->count[id]++;
+            out->last[id] = i;
+            if (graph->values[id].alias_of != PS_NO_VALUE) {
+                out->count[graph->values[id].alias_of]++;
+            }
+        }
+    }
+    return PS_OK;
+}
+
+// The index of the weight operands of an operator that takes activations with weights; 0: it takes
+// none.
+static uint32_t first_weight(ps_op op)
+{
+    switch (op) {
+    case PS_OP_LINEAR:
+    case PS_OP_GATE_UP:
+        return 1;
+    case PS_OP_EXPERT_LINEAR:
+    case PS_OP_EXPERT_GATE_UP:
+        return 2;
+    default:
+        return 0;
+    }
+}
+
+static bool wants_q8(const ps_graph *graph, const ps_node *node)
+{
+    const uint32_t weight = first_weight(node->op);
+    return weight > 0 && ps_dtype_is_quantised(graph->values[node->inputs[weight]].dtype);
+}
+
+static ps_status add_derived(ps_graph *graph, ps_value_id from, const char *suffix, ps_dtype dtype,
+                             ps_value_id *out)
+{
+    ps_value value = graph->values[from];
+    value.name = ps_arena_printf(graph->arena, "%s.%s", value.name, suffix);
+    if (value.name == NULL) {
+        return PS_NO_MEMORY;
+    }
+    value.dtype = dtype;
+    value.alias_of = PS_NO_VALUE;
+    value.alias_column = 0;
+    value.is_output = false;
+    return ps_graph_add_value(graph, &value, out);
+}
+
+// Puts a quantise before the first linear that reads a value, and lets all of them read its result.
+static ps_status make_quantisation_explicit(ps_graph *graph)
+{
+    const uint32_t count = graph->node_count;
+    const uint32_t values = graph->value_count;
+    ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
+    ps_value_id *quantised = PS_ARENA_NEW(graph->arena, ps_value_id, values); // 0: not yet
+    if (old == NULL || quantised == NULL) {
+        return PS_NO_MEMORY;
+    }
+    memcpy(old, graph->nodes, count * sizeof *old);
+    graph->node_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ps_node node = old[i];
+        const ps_value_id x = node.input_count > 0 ? node.inputs[0] : PS_NO_VALUE;
+        if (wants_q8(graph, &node) && graph->values[x].dtype == PS_DTYPE_F32) {
+            if (quantised[x] == 0) {
+                PS_TRY(add_derived(graph, x, "q8", PS_DTYPE_Q8_ROW, &quantised[x]));
+                PS_TRY(ps_graph_add_node(
+                    graph, &(ps_node){.op = PS_OP_QUANTISE,
+                                      .input_count = 1,
+                                      .inputs = {x},
+                                      .output = quantised[x],
+                                      .attributes = {.layer = node.attributes.layer}}));
+            }
+            node.inputs[0] = quantised[x];
+        }
+        PS_TRY(ps_graph_add_node(graph, &node));
+    }
+    return PS_OK;
+}
+
+static bool can_join(const ps_graph *graph, const ps_node *first, const ps_node *node)
+{
+    const uint32_t unit = first->attributes.unit;
+    const ps_value *weight = &graph->values[node->inputs[1]];
+    return node->op == PS_OP_LINEAR && node->input_count == 2 &&
+           node->inputs[0] == first->inputs[0] && node->attributes.site == first->attributes.site &&
+           node->attributes.layer == first->attributes.layer && node->attributes.unit == unit &&
+           weight->rows % PS_GROUP_ROWS == 0 && weight->rows % (unit == 0 ? 1 : unit) == 0;
+}
+
+// nodes[i .. i + count) become one linear; their outputs become views of its output.
+static ps_status join_linears(ps_graph *graph, uint32_t i, uint32_t count)
+{
+    ps_node *first = &graph->nodes[i];
+    ps_value_id joined;
+    PS_TRY(add_derived(graph, first->output, "joined", PS_DTYPE_F32, &joined));
+    uint32_t column = 0;
+    for (uint32_t j = 0; j < count; j++) {
+        const ps_node *node = &graph->nodes[i + j];
+        ps_value *view = &graph->values[node->output];
+        view->alias_of = joined;
+        view->alias_column = column;
+        column += view->columns;
+        first->inputs[1 + j] = node->inputs[1];
+    }
+    graph->values[joined].columns = column;
+    first->output = joined;
+    first->input_count = 1 + count;
+    for (uint32_t j = 1; j < count; j++) {
+        graph->nodes[i + j].op = DEAD;
+    }
+    return PS_OK;
+}
+
+static ps_status join_qkv(ps_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const ps_node *first = &graph->nodes[i];
+        if (first->op != PS_OP_LINEAR || first->attributes.site != PS_SITE_ATTN_QKV ||
+            !can_join(graph, first, first)) {
+            continue;
+        }
+        uint32_t count = 1;
+        while (count < PS_OP_INPUTS_MAX - 1 && i + count < graph->node_count &&
+               can_join(graph, first, &graph->nodes[i + count])) {
+            count++;
+        }
+        if (count > 1) {
+            PS_TRY(join_linears(graph, i, count));
+        }
+    }
+    compact(graph);
+    return PS_OK;
+}
+
+// gate and up linears (or expert linears) read only by one act_mul: the act_mul becomes the fused
+// operator.
+static ps_status fuse_gate_up(ps_graph *graph)
+{
+    readers by;
+    PS_TRY(find_readers(graph, &by));
+    uint32_t *writer = PS_ARENA_NEW(graph->arena, uint32_t, graph->value_count);
+    if (writer == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        ps_node *act = &graph->nodes[i];
+        if (act->output != PS_NO_VALUE) {
+            writer[act->output] = i;
+        }
+        if (act->op != PS_OP_ACT_MUL) {
+            continue;
+        }
+        ps_node *gate = &graph->nodes[writer[act->inputs[0]]];
+        ps_node *up = &graph->nodes[writer[act->inputs[1]]];
+        const uint32_t weight = first_weight(gate->op);
+        if ((gate->op != PS_OP_LINEAR && gate->op != PS_OP_EXPERT_LINEAR) || up->op != gate->op ||
+            gate == up || gate->output != act->inputs[0] || up->output != act->inputs[1] ||
+            gate->input_count != weight + 1 || up->input_count != weight + 1 ||
+            memcmp(gate->inputs, up->inputs, weight * sizeof gate->inputs[0]) != 0 ||
+            by.count[gate->output] != 1 || by.count[up->output] != 1) {
+            continue;
+        }
+        const uint32_t activation = act->attributes.activation;
+        act->op = gate->op == PS_OP_LINEAR ? PS_OP_GATE_UP : PS_OP_EXPERT_GATE_UP;
+        memcpy(act->inputs, gate->inputs, (weight + 1) * sizeof act->inputs[0]);
+        act->inputs[weight + 1] = up->inputs[weight];
+        act->input_count = weight + 2;
+        act->attributes = gate->attributes;
+        act->attributes.activation = activation;
+        gate->op = DEAD;
+        up->op = DEAD;
+    }
+    compact(graph);
+    return PS_OK;
+}
+
+// A value whose only reader is a quantise is made in quantised form by its writer, where the writer
+// can.
+static ps_status quantise_at_the_writer(ps_graph *graph)
+{
+    readers by;
+    PS_TRY(find_readers(graph, &by));
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        ps_node *node = &graph->nodes[i];
+        if (node->output == PS_NO_VALUE || by.count[node->output] != 1) {
+            continue;
+        }
+        ps_node *reader = &graph->nodes[by.last[node->output]];
+        const bool whole_norm = node->op == PS_OP_RMS_NORM &&
+                                graph->values[node->inputs[1]].columns ==
+                                    graph->values[node->output].columns;
+        const bool can = whole_norm ||
+                         ((node->op == PS_OP_GATE_UP || node->op == PS_OP_EXPERT_GATE_UP) &&
+                          graph->values[node->output].columns % PS_BLOCK_COLUMNS == 0);
+        if (reader->op != PS_OP_QUANTISE || !can || graph->values[node->output].is_output) {
+            continue;
+        }
+        if (whole_norm) {
+            node->op = PS_OP_NORM_QUANTISE;
+        }
+        node->output = reader->output;
+        reader->op = DEAD;
+    }
+    compact(graph);
+    return PS_OK;
+}
+
+ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options)
+{
+    (void)options;
+    PS_TRY(make_quantisation_explicit(graph));
+    PS_TRY(join_qkv(graph));
+    PS_TRY(fuse_gate_up(graph));
+    return quantise_at_the_writer(graph);
+}

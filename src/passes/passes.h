@@ -1,0 +1,41 @@
+// passes/passes.h - from the graph of an architecture to a plan. Pure: memory from the graph's
+// arena, no clock.
+#ifndef PS_PASSES_H
+#define PS_PASSES_H
+
+#include "hw/machine.h"
+#include "ir/graph.h"
+#include "plan/plan.h"
+
+// The bucket that a plan is made for, and the machine whose rates predict its times.
+typedef struct ps_pass_options {
+    uint32_t rows_max;
+    uint32_t logits_max; // <= rows_max
+    uint32_t context_max;
+    const ps_machine *machine;
+} ps_pass_options;
+
+// Up to this many rows, small operators run on every worker, where that saves a barrier; above,
+// rows are shared out.
+#define PS_REPLICATED_ROWS_MAX 8u
+
+// Makes activation quantisation explicit and merges what the workers can do in one go:
+//   quantise   one for each value that a linear with a quantised weight reads
+//   linear     q, k and v of one input become one linear with three weights and views of its output
+//   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
+//   when only that is read norm_quantise   an rms_norm whose only reader is a quantise
+PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options);
+
+// Labels what can hide traffic: vector operators.
+PS_MUST_USE ps_status ps_pass_window(ps_graph *graph, const ps_pass_options *options);
+
+// Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where
+// a value crosses workers; the workspace is laid out so that values share bytes only when a barrier
+// lies between their lives.
+PS_MUST_USE ps_status ps_pass_schedule(const ps_graph *graph, const ps_pass_options *options,
+                                       ps_plan **out);
+
+// The compiler: the passes in order, each followed by verification.
+PS_MUST_USE ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out);
+
+#endif

@@ -1,0 +1,21 @@
+// passes/pipeline.c - the compiler is this list.
+#include "passes/passes.h"
+
+static const struct {
+    const char *name;
+    ps_status (*run)(ps_graph *graph, const ps_pass_options *options);
+} PASSES[] = {
+    {"fuse", ps_pass_fuse},
+    {"window", ps_pass_window},
+};
+
+ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out)
+{
+    PS_TRY(ps_graph_verify(graph, "build"));
+    for (size_t i = 0; i < sizeof PASSES / sizeof PASSES[0]; i++) {
+        PS_TRY(PASSES[i].run(graph, options));
+        PS_TRY(ps_graph_verify(graph, PASSES[i].name));
+    }
+    PS_TRY(ps_pass_schedule(graph, options, out));
+    return ps_plan_verify(*out);
+}
