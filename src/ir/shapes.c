@@ -9,7 +9,7 @@ typedef enum operand_kind {
     ROW,    // activation, F32
     ROW_Q,  // activation, F32 or Q8_ROW
     Q8,     // activation, Q8_ROW
-    VECTOR, // weight [1, n] of floats
+    VECTOR, // weight [1, n], F32: the vector kernels read nothing else
     MATRIX, // weight [rows, columns]
     STACK,  // weight [experts, rows, columns]
     CACHE,  // kv
@@ -20,7 +20,7 @@ static const char *const KIND_TEXT[] = {
     [ROW] = "an F32 activation",
     [ROW_Q] = "an activation, F32 or q8_row",
     [Q8] = "a q8_row activation",
-    [VECTOR] = "a weight [1, n] of F32, F16 or BF16",
+    [VECTOR] = "an F32 weight [1, n]",
     [MATRIX] = "a weight [rows, columns]",
     [STACK] = "a weight [experts, rows, columns]",
     [CACHE] = "a kv",
@@ -46,8 +46,7 @@ static bool is_kind(const ps_value *value, operand_kind kind)
     case Q8:
         return is_row && value->dtype == PS_DTYPE_Q8_ROW;
     case VECTOR:
-        return is_weight && value->experts == 0 && value->rows == 1 &&
-               !ps_dtype_is_quantised(value->dtype);
+        return is_weight && value->experts == 0 && value->rows == 1 && value->dtype == PS_DTYPE_F32;
     case MATRIX:
         return is_weight && value->experts == 0;
     case STACK:
@@ -141,13 +140,11 @@ static ps_status check_product(const ps_value *x, const ps_value *weight)
                          weight->name, weight->columns, x->name, x->columns);
 }
 
-static ps_status check_weight_like(const ps_value *weight, const ps_value *model)
+static ps_status check_weight_rows(const ps_value *weight, uint32_t rows)
 {
-    return weight->rows == model->rows && weight->experts == model->experts
-               ? PS_OK
-               : ps_fail(PS_INVALID, "'%s' [%u, %u] and '%s' [%u, %u] differ in rows or experts",
-                         weight->name, weight->experts, weight->rows, model->name, model->experts,
-                         model->rows);
+    return weight->rows == rows ? PS_OK
+                                : ps_fail(PS_INVALID, "'%s' has %u rows, %u would be right",
+                                          weight->name, weight->rows, rows);
 }
 
 static ps_status check_embed(const operands *o)
@@ -202,7 +199,7 @@ static ps_status check_gate_up(const operands *o)
 {
     PS_TRY(check_product(o->in[0], o->in[1]));
     PS_TRY(check_product(o->in[0], o->in[2]));
-    PS_TRY(check_weight_like(o->in[2], o->in[1]));
+    PS_TRY(check_weight_rows(o->in[2], o->in[1]->rows));
     PS_TRY(check_columns(o->out, o->in[1]->rows));
     return check_rows_like(o->out, o->in[0]);
 }
@@ -320,10 +317,17 @@ static ps_status check_attention_partial(const operands *o)
 
 static ps_status check_attention_merge(const operands *o)
 {
+    const uint32_t head_dim = o->in[1]->head_dim;
     uint32_t heads = 0;
-    PS_TRY(count_heads(o->out, o->attributes->head_dim, &heads));
-    PS_TRY(check_attribute("heads", o->attributes->heads, heads));
-    PS_TRY(check_partial(o->in[0], heads, o->attributes->head_dim));
+    PS_TRY(count_heads(o->out, head_dim, &heads));
+    PS_TRY(check_if_given("heads", o->attributes->heads, heads));
+    PS_TRY(check_if_given("head_dim", o->attributes->head_dim, head_dim));
+    if (o->out->columns % o->in[1]->columns != 0) {
+        return ps_fail(PS_INVALID,
+                       "'%s' has %u columns, a multiple of the %u of '%s' would be right",
+                       o->out->name, o->out->columns, o->in[1]->columns, o->in[1]->name);
+    }
+    PS_TRY(check_partial(o->in[0], heads, head_dim));
     PS_TRY(check_step_rows(o->in[0]));
     return check_step_rows(o->out);
 }
@@ -360,12 +364,12 @@ static ps_status check_routing(const operands *o, const ps_value *route, uint32_
                        route->columns);
     }
     *out_top_k = route->columns / 2;
-    return check_if_given("top_k", o->attributes->top_k, *out_top_k);
+    return check_attribute("top_k", o->attributes->top_k, *out_top_k);
 }
 
 static ps_status check_stack(const operands *o, const ps_value *stack, uint32_t top_k)
 {
-    PS_TRY(check_if_given("experts", o->attributes->experts, stack->experts));
+    PS_TRY(check_attribute("experts", o->attributes->experts, stack->experts));
     if (top_k > stack->experts) {
         return ps_fail(PS_INVALID, "'%s' has %u experts but each row asks for %u", stack->name,
                        stack->experts, top_k);
@@ -390,7 +394,7 @@ static ps_status check_expert_gate_up(const operands *o)
     PS_TRY(check_routing(o, o->in[1], &top_k));
     PS_TRY(check_stack(o, o->in[2], top_k));
     PS_TRY(check_stack(o, o->in[3], top_k));
-    PS_TRY(check_weight_like(o->in[3], o->in[2]));
+    PS_TRY(check_weight_rows(o->in[3], o->in[2]->rows));
     PS_TRY(check_step_rows(o->in[0]));
     PS_TRY(check_rows(o->out, PS_ROWS_STEP, top_k));
     return check_columns(o->out, o->in[2]->rows);
@@ -427,7 +431,7 @@ static const node_rule RULES[PS_OP_COUNT] = {
     [PS_OP_KV_WRITE] = {{ROW, ROW, CACHE}, NONE, check_kv_write},
     [PS_OP_ATTENTION] = {{ROW, CACHE}, ROW, check_attention},
     [PS_OP_ATTENTION_PARTIAL] = {{ROW, CACHE}, ROW, check_attention_partial},
-    [PS_OP_ATTENTION_MERGE] = {{ROW}, ROW, check_attention_merge},
+    [PS_OP_ATTENTION_MERGE] = {{ROW, CACHE}, ROW, check_attention_merge},
     [PS_OP_SELECT_LOGITS] = {{ROW}, ROW, check_select_logits},
     [PS_OP_ROUTE] = {{ROW}, ROW, check_route},
     [PS_OP_EXPERT_LINEAR] = {{ROW_Q, ROW, STACK}, ROW, check_expert_linear},

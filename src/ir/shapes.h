@@ -8,8 +8,8 @@
 // them. The node's ids, operand counts and attributes' ranges, and its values taken alone, have
 // been checked before (verify.c). PS_INVALID says what is wrong and what would be right.
 //
-// Attributes that the operands determine anyway (heads of a rope, top_k of an expert linear) may be
-// left 0; where they are given, they must agree.
+// Attributes must agree with the operands. Those that the executor takes from the operands (heads
+// of a rope, head_dim of a kv_write or an attention_merge) may be left 0.
 PS_MUST_USE ps_status ps_node_check_shapes(const ps_graph *graph, const ps_node *node);
 
 // A head has a multiple of 8 columns, 512 at most: what the attention kernels do.
