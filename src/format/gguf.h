@@ -12,7 +12,7 @@
 //
 // Refused, beyond what the format itself forbids: big-endian files, version 1, split files, arrays
 // in arrays, the same key or tensor name twice, names that are empty, not UTF-8 or hold control
-// bytes, tensors that overlap or stand out of order, and what passes the limits below.
+// characters, tensors that overlap or stand out of order, and what passes the limits below.
 //
 // Threads: an open file is never written; any number of threads may read it at once.
 // Ownership: every pointer and ps_str handed out is borrowed and valid until ps_gguf_close.
@@ -35,7 +35,7 @@ typedef struct ps_gguf ps_gguf;
 
 // One tensor. Its bytes are rows of dimensions[0] values, a row being whole blocks of its type.
 typedef struct ps_gguf_tensor {
-    const char *name;      // NUL-terminated UTF-8 without control bytes, 1..63 bytes
+    const char *name;      // NUL-terminated UTF-8 without control characters, 1..63 bytes
     ps_dtype dtype;        // PS_DTYPE_COUNT: known to GGUF, but this build does not compute with it
     const char *type_name; // as GGUF calls it: "Q4_K", "IQ2_XXS"; static
     uint32_t dimension_count;                    // 1..4
@@ -80,8 +80,7 @@ const ps_gguf_tensor *ps_gguf_tensor_find(const ps_gguf *file, const char *name)
 //
 // PS_OK         *out holds the value
 // PS_NOT_FOUND  the file has no such key
-// PS_INVALID    the key holds another type, or a value out of range; the message names the key,
-// what
+// PS_INVALID    the key holds another type, or a value out of range; the message names the key, what
 //               it holds and what is wanted
 
 // Any integer type that holds a value >= 0, or a bool as 0 or 1.
@@ -114,7 +113,7 @@ PS_MUST_USE ps_status ps_gguf_get_i32_array(const ps_gguf *file, const char *key
 PS_MUST_USE ps_status ps_gguf_get_string_array(const ps_gguf *file, const char *key, ps_str *out,
                                                uint64_t count);
 
-// Keys in file order. NUL-terminated UTF-8 without control bytes.
+// Keys in file order. NUL-terminated UTF-8 without control characters.
 uint32_t ps_gguf_key_count(const ps_gguf *file);
 const char *ps_gguf_key_at(const ps_gguf *file, uint32_t index); // index < count
 
@@ -122,7 +121,7 @@ const char *ps_gguf_key_at(const ps_gguf *file, uint32_t index); // index < coun
 //   f32 1e-05            u32 30           bool true
 //   string "a short one" string "the first bytes of a long one..." (2413 bytes)
 //   string[49152] "a", "b", "c", ...
-// Control bytes and bytes that are not UTF-8 are shown as \xNN. PS_EXHAUSTED or PS_NO_MEMORY come
+// Control characters and bytes that are not UTF-8 are shown as \xNN. PS_EXHAUSTED or PS_NO_MEMORY come
 // from `out`, which may then hold a part of the line.
 PS_MUST_USE ps_status ps_gguf_describe(const ps_gguf *file, uint32_t index, ps_buffer *out);
 

@@ -3,14 +3,13 @@
 // Invariants. Whoever uses a ps_gguf relies on them and checks nothing again.
 //
 //   1. No byte is read before take() has shown that the file holds it.
-//   2. Memory is asked for a count only after the bytes left in the file could hold that many of
-//   the
-//      shortest possible entries; the arena's limit, a multiple of the file's size, stands behind.
+//   2. Memory is asked for a count only when the bytes left in the file could hold that many of the
+//      shortest entries; the arena's limit, a multiple of the file's size, stands behind.
 //   3. Each key's items lie in the file: scalars, arrays of scalars, and every string of an array.
 //   4. Each tensor has 1 to 4 dimensions of at least 1, whole blocks a row, a size that does not
 //      wrap, and [offset, offset + size) inside the data section, behind the tensor before it. So
 //      all sizes together are at most the size of the file.
-//   5. Names are unique in their table, not empty, UTF-8, and free of control bytes.
+//   5. Names are unique in their table, not empty, UTF-8, and free of control characters.
 #include "format/gguf_internal.h"
 
 #include <stdlib.h>
@@ -189,12 +188,8 @@ static ps_status take_items(cursor *from, ps_gguf_key *key)
         }
         return PS_OK;
     }
-    uint64_t bytes = 0;
-    if (!ps_checked_mul(key->count, ps_gguf_type_get(key->type)->size_bytes, &bytes)) {
-        return ps_fail(PS_INVALID, "an array of %llu items is larger than any file",
-                       (ull)key->count);
-    }
-    PS_TRY(take(from, bytes, &key->bytes));
+    ps_assert(key->count <= PS_GGUF_ITEMS_MAX); // so the product cannot wrap
+    PS_TRY(take(from, key->count * ps_gguf_type_get(key->type)->size_bytes, &key->bytes));
     return key->type == PS_GGUF_BOOL ? check_bools(key->bytes, key->count) : PS_OK;
 }
 
