@@ -80,8 +80,8 @@ const ps_gguf_tensor *ps_gguf_tensor_find(const ps_gguf *file, const char *name)
 //
 // PS_OK         *out holds the value
 // PS_NOT_FOUND  the file has no such key
-// PS_INVALID    the key holds another type, or a value out of range; the message names the key, what
-//               it holds and what is wanted
+// PS_INVALID    the key holds another type, or a value out of range; the message names the key,
+//               what it holds and what is wanted
 
 // Any integer type that holds a value >= 0, or a bool as 0 or 1.
 PS_MUST_USE ps_status ps_gguf_get_u64(const ps_gguf *file, const char *key, uint64_t *out);
@@ -121,8 +121,8 @@ const char *ps_gguf_key_at(const ps_gguf *file, uint32_t index); // index < coun
 //   f32 1e-05            u32 30           bool true
 //   string "a short one" string "the first bytes of a long one..." (2413 bytes)
 //   string[49152] "a", "b", "c", ...
-// Control characters and bytes that are not UTF-8 are shown as \xNN. PS_EXHAUSTED or PS_NO_MEMORY come
-// from `out`, which may then hold a part of the line.
+// Control characters and bytes that are not UTF-8 are shown as \xNN. PS_EXHAUSTED or PS_NO_MEMORY
+// come from `out`, which may then hold a part of the line.
 PS_MUST_USE ps_status ps_gguf_describe(const ps_gguf *file, uint32_t index, ps_buffer *out);
 
 // What makes a model itself, for plans, profiles and ranks: header, metadata and tensor table as
