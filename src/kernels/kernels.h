@@ -11,6 +11,7 @@
 //             left to right (s[l] = ((c0[l] + c1[l]) + c2[l]) + ... + c7[l], l = 0..7), then
 //             halves: t[l] = s[l] + s[l+4], u[l] = t[l] + t[l+2], u[0] + u[1].
 //   exp       ps_exp in kernels/exp.h: one polynomial, the same operations on every ISA.
+//   max       ignores NaN, which then shows in what follows; -infinity when there is nothing else.
 //   division, sqrt, conversions: IEEE, round to nearest even.
 //
 // Pointers of rows are 4-byte aligned at least; weights and q8 rows 16 bytes, unless a contract
@@ -74,27 +75,30 @@ typedef void ps_rope_fn(float *x, const float *table, uint32_t heads, uint32_t h
 
 // Writes one token's K and V of one KV head, f32 [head_dim] each, to slot `slot` (0..31) of a KV
 // block, rounded to f16 to nearest even, 65,520 and above to infinity. k or v may be NULL: that
-// half stays as it is.
+// half stays as it is. head_dim is a multiple of 8.
 typedef void ps_kv_store_fn(void *block, const float *k, const float *v, uint32_t head_dim,
                             uint32_t slot);
 
 // The positions of one chunk of attention; chunks start at multiples of it.
-#define PS_ATTENTION_CHUNK 256
+#define PS_ATTENTION_CHUNK PS_ATTENTION_CHUNK_POSITIONS
 
 // Partial attention of some queries over one chunk of one KV head.
 //
 // For query i and each position t with begin[i] <= t < end[i] (relative to the chunk's start):
-//   s[t] = chain over head_dim from +0 of fma(q[d], K[d][t], s), then s * scale, then, if softcap >
-//   0,
-//          softcap * tanh(s / softcap) (ps_tanh in kernels/exp.h)
-//   m = max of s; p[t] = exp(s[t] - m); l = sum of p over 64 virtual lanes by t (positions outside
-//   count 0) o[d] = chain over t in order from +0 of fma(p[t], V[t][d], o)
-// begin == end: m = -infinity, l = 0, o = 0.
+//   s[t] = chain over head_dim from +0 of fma(q[d], K[d][t], s), then s * scale, then,
+//          if softcap > 0, softcap * tanh(s / softcap) (ps_tanh in kernels/exp.h)
+//   m    = max of s, 0 for -0
+//   p[t] = exp(s[t] - m)
+//   l    = sum of p over 64 virtual lanes by t (positions outside count 0)
+//   o[d] = chain over t in order from +0 of fma(p[t], V[t][d], o)
+// begin == end: m = -infinity, l = 0, o = 0. A position outside a query's range never changes its
+// result, whatever K and V hold there.
 typedef struct ps_attention_partial {
     const float *const *q;     // [queries] rows of head_dim values
     uint32_t queries;          // any number >= 1; tiled inside
     uint32_t head_dim;         // a multiple of 8, <= 512
-    const void *const *blocks; // [8] KV blocks (layout.h); those that no query sees may be NULL
+    const void *const *blocks; // [8] KV blocks (layout.h); may be NULL before the first and behind
+                               // the last position that any query sees
     const uint16_t *begin;     // [queries], 0..256
     const uint16_t *end;       // [queries], begin..256
     float scale;
@@ -107,8 +111,9 @@ typedef struct ps_attention_partial {
 typedef void ps_attention_partial_fn(const ps_attention_partial *args);
 
 // Merges a later chunk (m, l, o) into a running result (M, L, O), all of one query:
-//   n = max(M, m); a = exp(M - n), b = exp(m - n) (1 and 0 where an m is -infinity);
+//   n = max(M, m); a = exp(M - n), b = exp(m - n), but 0 where M or m itself is -infinity;
 //   L = fma(L, a, l * b); O = fma(O, a, o * b); M = n
+// A running result starts as M = -infinity, L = 0, O = 0.
 typedef void ps_attention_merge_fn(float *running_m, float *running_l, float *running_o, float m,
                                    float l, const float *o, uint32_t head_dim);
 
