@@ -50,6 +50,9 @@
 #define PS_BLOCK_COLUMNS 32
 #define PS_KV_BLOCK_TOKENS 32
 
+// Attention is computed in chunks of this many absolute positions (kernels/kernels.h).
+#define PS_ATTENTION_CHUNK_POSITIONS 256
+
 // Changes with every change of the packed layout; stored with packed files.
 #define PS_LAYOUT_VERSION 1
 

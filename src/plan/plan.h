@@ -31,9 +31,9 @@ typedef enum ps_split {
 typedef struct ps_plan_value {
     ps_value is;     // kind, shape, view
     bool is_private; // activations: in every worker's own workspace
-    // Activations whose columns workers compute apart: worker w of W owns units [n w / W, n (w + 1) / W) of part_unit
-    // columns, n = part_columns / part_unit rounded up, of a range in which this value's column 0 stands at
-    // part_offset. part_unit 0: not so.
+    // Activations whose columns workers compute apart: worker w of W owns units [n w / W, n (w + 1)
+    // / W) of part_unit columns, n = part_columns / part_unit rounded up, of a range in which this
+    // value's column 0 stands at part_offset. part_unit 0: not so.
     uint32_t part_columns, part_unit, part_offset;
     uint64_t offset_bytes; // activations with own storage: in the shared or the private workspace
     uint64_t row_bytes;    //   from one row to the next
@@ -69,7 +69,8 @@ typedef struct ps_plan {
     uint64_t shared_bytes, private_bytes; // private: per worker
 } ps_plan;
 
-// The columns [*begin, *end) of the value that `worker` of `workers` owns; part_unit is not 0. Empty: begin == end.
+// The columns [*begin, *end) of the value that `worker` of `workers` owns; part_unit is not 0.
+// Empty: begin == end.
 void ps_plan_columns_of(const ps_plan_value *value, uint32_t worker, uint32_t workers,
                         uint32_t *begin, uint32_t *end);
 

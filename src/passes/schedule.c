@@ -1,0 +1,441 @@
+// passes/schedule.c - a graph becomes the list of steps that all workers walk.
+//
+// 1. Every step gets a split, and every value that is computed column by column remembers which
+// worker owns which
+//    columns (its partition). A columnwise operator follows the partition of its input.
+// 2. A barrier goes before a step when a value that it reads may have been written, in the part
+// that a worker reads, by
+//    another worker, and no barrier stands between already.
+// 3. The workspace is laid out (place.c): shared values by the barriers between which they live,
+// private ones by steps.
+#include "cost/cost.h"
+#include "passes/passes.h"
+#include "passes/place.h"
+
+#include <string.h>
+
+typedef struct scheduler {
+    const ps_graph *graph;
+    const ps_pass_options *options;
+    ps_plan *plan;
+    uint32_t *writer; // [values] the step that writes a value's storage, PS_NO_VALUE: none yet
+    bool small;       // few rows: replicate
+} scheduler;
+
+static uint64_t rows_of(const scheduler *s, const ps_value *value)
+{
+    return ps_plan_rows(&(ps_plan_value){.is = *value}, s->options->rows_max,
+                        s->options->logits_max);
+}
+
+// ---- steps
+// ------------------------------------------------------------------------------------------------------
+
+static ps_plan_value *value_of(const scheduler *s, ps_value_id id)
+{
+    return &s->plan->values[id];
+}
+
+static ps_plan_value *storage_of(const scheduler *s, ps_value_id id)
+{
+    const ps_value_id alias = s->plan->values[id].is.alias_of;
+    return &s->plan->values[alias == PS_NO_VALUE ? id : alias];
+}
+
+static void add_step(const scheduler *s, const ps_node *node, ps_op op, uint32_t input_count,
+                     const ps_value_id *inputs, ps_value_id output)
+{
+    ps_plan_step *step = &s->plan->steps[s->plan->step_count++];
+    *step = (ps_plan_step){
+        .op = op, .input_count = input_count, .output = output, .attributes = node->attributes};
+    memcpy(step->inputs, inputs, input_count * sizeof *inputs);
+}
+
+// With few rows attention is shared by chunks of the context, whose results are merged afterwards.
+static ps_status add_attention(scheduler *s, const ps_node *node)
+{
+    const ps_value_id output = node->output;
+    const ps_value *kv = &value_of(s, node->inputs[1])->is;
+    const uint32_t heads = value_of(s, output)->is.columns / kv->head_dim;
+    const uint64_t chunks = ps_divide_up(s->options->context_max, PS_ATTENTION_CHUNK_POSITIONS);
+    const uint64_t columns = chunks * heads * (kv->head_dim + 2);
+    if (columns > PS_COLUMNS_MAX) {
+        return ps_fail(PS_UNSUPPORTED, "attention over %u positions with %u heads of %u: too large",
+                       s->options->context_max, heads, kv->head_dim);
+    }
+    const ps_value_id partial = s->plan->value_count++;
+    ps_plan_value *value = value_of(s, partial);
+    value->is = value_of(s, output)->is;
+    value->is.name = ps_arena_printf(s->graph->arena, "%s.partial", value->is.name);
+    value->is.columns = (uint32_t)columns;
+    if (value->is.name == NULL) {
+        return PS_NO_MEMORY;
+    }
+    add_step(s, node, PS_OP_ATTENTION_PARTIAL, 2, node->inputs, partial);
+    ps_node merge = *node;
+    merge.attributes.window = PS_WINDOW_VECTOR;
+    const ps_value_id inputs[] = {partial, node->inputs[1]};
+    add_step(s, &merge, PS_OP_ATTENTION_MERGE, 2, inputs, output);
+    return PS_OK;
+}
+
+static ps_status add_steps(scheduler *s)
+{
+    for (uint32_t i = 0; i < s->graph->node_count; i++) {
+        const ps_node *node = &s->graph->nodes[i];
+        if (node->op == PS_OP_ATTENTION && s->small) {
+            PS_TRY(add_attention(s, node));
+        } else {
+            add_step(s, node, node->op, node->input_count, node->inputs, node->output);
+        }
+    }
+    return PS_OK;
+}
+
+// ---- splits
+// -----------------------------------------------------------------------------------------------------
+
+static uint32_t common_multiple(uint32_t a, uint32_t b)
+{
+    uint32_t multiple = a;
+    while (multiple % b != 0) {
+        multiple += a;
+    }
+    return multiple;
+}
+
+static void set_partition(ps_plan_value *value, uint32_t columns, uint32_t unit, uint32_t offset)
+{
+    value->part_columns = columns;
+    value->part_unit = unit;
+    value->part_offset = offset;
+}
+
+// Views inherit the partition of what they are views of.
+static void spread_partition(const scheduler *s, ps_value_id storage)
+{
+    const ps_plan_value *whole = value_of(s, storage);
+    for (uint32_t i = 0; i < s->plan->value_count; i++) {
+        ps_plan_value *view = value_of(s, i);
+        if (view->is.kind == PS_VALUE_ACTIVATION && view->is.alias_of == storage) {
+            set_partition(view, whole->part_columns, whole->part_unit,
+                          whole->part_offset + view->is.alias_column);
+        }
+    }
+}
+
+// Columns that a columnwise operator needs together; a partition must not cut them.
+static uint32_t columns_together(const scheduler *s, const ps_plan_step *step)
+{
+    switch (step->op) {
+    case PS_OP_RMS_NORM:
+        return value_of(s, step->inputs[1])->is.columns;
+    case PS_OP_QUANTISE:
+        return PS_BLOCK_COLUMNS;
+    case PS_OP_ROPE:
+        return step->attributes.head_dim;
+    case PS_OP_KV_WRITE:
+        return value_of(s, step->inputs[2])->is.head_dim;
+    default:
+        return 1;
+    }
+}
+
+static bool same_partition(const ps_plan_value *a, const ps_plan_value *b)
+{
+    return a->part_unit == b->part_unit && a->part_columns == b->part_columns &&
+           a->part_offset == b->part_offset;
+}
+
+// True when each worker can do the columns that it owns of the step's row inputs, without those of
+// others.
+static bool follows_partition(const scheduler *s, const ps_plan_step *step)
+{
+    if ((ps_op_get(step->op)->flags & PS_OP_COLUMNWISE) == 0 || step->input_count == 0) {
+        return false;
+    }
+    const ps_plan_value *first = value_of(s, step->inputs[0]);
+    const uint32_t together = columns_together(s, step);
+    if (first->part_unit == 0 || first->part_unit % together != 0 ||
+        first->part_offset % together != 0) {
+        return false;
+    }
+    if (step->op == PS_OP_KV_WRITE) { // K and V are written apart, each where it is
+        const ps_plan_value *second = value_of(s, step->inputs[1]);
+        return second->part_unit != 0 && second->part_unit % together == 0 &&
+               second->part_offset % together == 0;
+    }
+    const bool two_rows = step->op == PS_OP_ADD || step->op == PS_OP_ACT_MUL;
+    return !two_rows || same_partition(first, value_of(s, step->inputs[1]));
+}
+
+static void choose_split(const scheduler *s, ps_plan_step *step)
+{
+    const uint8_t flags = ps_op_get(step->op)->flags;
+    ps_plan_value *output = step->output == PS_NO_VALUE ? NULL : value_of(s, step->output);
+    if (step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP) {
+        const uint32_t unit = step->op == PS_OP_GATE_UP ? PS_BLOCK_COLUMNS
+                              : step->attributes.unit == 0
+                                  ? PS_GROUP_ROWS
+                                  : common_multiple(step->attributes.unit, PS_GROUP_ROWS);
+        step->split = PS_SPLIT_COLUMNS;
+        set_partition(output, output->is.columns, unit, 0);
+    } else if (follows_partition(s, step)) {
+        step->split = PS_SPLIT_COLUMNS;
+        if (output != NULL) {
+            const ps_plan_value *first = value_of(s, step->inputs[0]);
+            set_partition(output, first->part_columns, first->part_unit, first->part_offset);
+        }
+    } else if ((flags & PS_OP_REPLICABLE) != 0) {
+        step->split = s->small ? PS_SPLIT_ALL : PS_SPLIT_ROWS;
+    } else {
+        step->split = step->op == PS_OP_KV_WRITE ? PS_SPLIT_ROWS : PS_SPLIT_UNITS;
+    }
+    if (output != NULL) {
+        output->is_private = step->split == PS_SPLIT_ALL;
+        spread_partition(s, step->output);
+    }
+}
+
+// ---- barriers
+// ---------------------------------------------------------------------------------------------------
+
+// True when the part of `id` that a worker reads in `step` may be another worker's.
+static bool crosses_workers(const scheduler *s, const ps_plan_step *step, ps_value_id id)
+{
+    const ps_plan_value *value = value_of(s, id);
+    const uint32_t writer = s->writer[value->is.alias_of == PS_NO_VALUE ? id : value->is.alias_of];
+    if (writer == PS_NO_VALUE) {
+        return false; // a weight
+    }
+    const ps_split split = s->plan->steps[writer].split;
+    switch (split) {
+    case PS_SPLIT_ALL:
+        return false;
+    case PS_SPLIT_ROWS: {
+        const ps_plan_value *output = step->output == PS_NO_VALUE ? value
+                                                                  : value_of(s, step->output);
+        return step->split != PS_SPLIT_ROWS || value->is.kind == PS_VALUE_KV ||
+               value->is.row_kind != output->is.row_kind ||
+               value->is.row_multiplier != output->is.row_multiplier;
+    }
+    case PS_SPLIT_COLUMNS:
+        // Among column-split steps only those that follow a partition read nothing else; a linear
+        // reads all columns.
+        return step->split != PS_SPLIT_COLUMNS || !follows_partition(s, step) ||
+               value->part_unit == 0;
+    default:
+        return true;
+    }
+}
+
+static void place_barriers(scheduler *s)
+{
+    uint32_t last = 0; // the last step with a barrier before it; the start of the plan is one
+    for (uint32_t i = 0; i < s->plan->step_count; i++) {
+        ps_plan_step *step = &s->plan->steps[i];
+        choose_split(s, step);
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            const ps_value_id id = step->inputs[j];
+            const ps_value_id alias = value_of(s, id)->is.alias_of;
+            const uint32_t writer = s->writer[alias == PS_NO_VALUE ? id : alias];
+            if (crosses_workers(s, step, id) && writer >= last) {
+                step->barrier = true;
+            }
+        }
+        last = step->barrier ? i : last;
+        if (step->output != PS_NO_VALUE) {
+            s->writer[step->output] = i;
+        }
+        if (step->op == PS_OP_KV_WRITE) {
+            s->writer[step->inputs[2]] = i;
+        }
+    }
+}
+
+// ---- workspace
+// --------------------------------------------------------------------------------------------------
+
+static uint64_t row_bytes(const ps_value *value)
+{
+    return value->dtype == PS_DTYPE_Q8_ROW
+               ? ps_q8_row_bytes(value->columns)
+               : ps_round_up(value->columns * sizeof(float), PS_CACHE_LINE_BYTES);
+}
+
+// Lives are counted in steps for private values, and in barriers for shared ones: a worker may be
+// anywhere between two barriers while others are elsewhere between the same two.
+static ps_status place_values(scheduler *s, bool is_private, uint64_t *out_bytes)
+{
+    const ps_plan *plan = s->plan;
+    ps_life *lives = PS_ARENA_NEW(s->graph->arena, ps_life, plan->value_count);
+    uint32_t *life_of = PS_ARENA_NEW(s->graph->arena, uint32_t, plan->value_count);
+    if (lives == NULL || life_of == NULL) {
+        return PS_NO_MEMORY;
+    }
+    uint32_t count = 0;
+    uint32_t time = 0;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        time += is_private || step->barrier;
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            const ps_plan_value *value = storage_of(s, step->inputs[j]);
+            if (value->is.kind == PS_VALUE_ACTIVATION && value->is_private == is_private) {
+                lives[life_of[value - plan->values]].last = time;
+            }
+        }
+        if (step->output != PS_NO_VALUE && value_of(s, step->output)->is_private == is_private) {
+            ps_plan_value *value = value_of(s, step->output);
+            value->row_bytes = row_bytes(&value->is);
+            life_of[step->output] = count;
+            lives[count++] = (ps_life){.value = step->output,
+                                       .size_bytes = rows_of(s, &value->is) * value->row_bytes,
+                                       .first = time,
+                                       .last = value->is.is_output ? UINT32_MAX : time};
+        }
+    }
+    PS_TRY(ps_place_lives(lives, count, s->graph->arena, out_bytes));
+    for (uint32_t i = 0; i < count; i++) {
+        value_of(s, lives[i].value)->offset_bytes = lives[i].offset_bytes;
+    }
+    return PS_OK;
+}
+
+// ---- cost
+// -------------------------------------------------------------------------------------------------------
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+// Bytes and operations of a step of the bucket's size; weights that a step does not read whole are
+// counted in part.
+static void measure_step(const scheduler *s, ps_plan_step *step)
+{
+    const ps_machine *machine = s->options->machine;
+    const uint32_t workers = machine->threads;
+    ps_work work = {0};
+    const ps_value *output = step->output == PS_NO_VALUE ? NULL : &value_of(s, step->output)->is;
+    const uint64_t rows = output == NULL ? s->options->rows_max : rows_of(s, output);
+    for (uint32_t i = 0; i < step->input_count; i++) {
+        const ps_value *input = &value_of(s, step->inputs[i])->is;
+        if (input->kind == PS_VALUE_WEIGHT && input->rows > 1) {
+            const uint64_t matrix = ps_packed_bytes(input->dtype, input->rows, input->columns);
+            const uint64_t used = input->experts == 0 ? 1 : smaller(input->experts, rows);
+            const bool gathers = step->op == PS_OP_EMBED;
+            step->weight_bytes += gathers ? rows * ps_dtype_row_bytes(input->dtype, input->columns)
+                                          : used * matrix;
+            step->row_ops += gathers ? 0 : (uint64_t)input->rows * input->columns;
+            uint64_t *ops = ps_dtype_is_quantised(input->dtype) ? &work.int8_ops : &work.f32_ops;
+            *ops += rows * (gathers ? 0 : (uint64_t)input->rows * input->columns);
+        } else if (input->kind == PS_VALUE_KV && step->op != PS_OP_KV_WRITE) {
+            const uint64_t kv = (uint64_t)s->options->context_max * input->columns * 2;
+            work.memory_bytes += s->small ? kv * 2 : 0;
+            work.f32_ops += rows * kv * (output->columns / input->columns);
+        } else if (input->kind == PS_VALUE_ACTIVATION) {
+            work.cache_bytes += rows_of(s, input) * row_bytes(input);
+        }
+    }
+    work.memory_bytes += step->weight_bytes;
+    work.cache_bytes += output == NULL ? 0 : rows * row_bytes(output);
+    work.cache_bytes *= step->split == PS_SPLIT_ALL ? workers
+                                                    : 1; // all workers' rate, each does all
+    step->predicted_ns = ps_cost_work_ns(machine, &work) +
+                         (step->barrier && workers > 1 ? (uint64_t)machine->barrier_ns : 0);
+}
+
+// ---- the pass
+// ---------------------------------------------------------------------------------------------------
+
+static ps_status start_plan(scheduler *s)
+{
+    const ps_graph *graph = s->graph;
+    ps_plan *plan = PS_ARENA_NEW(graph->arena, ps_plan, 1);
+    if (plan == NULL) {
+        return PS_NO_MEMORY;
+    }
+    // Every attention may become two steps and add a value.
+    *plan = (ps_plan){.rows_max = s->options->rows_max,
+                      .logits_max = s->options->logits_max,
+                      .context_max = s->options->context_max,
+                      .vocabulary = graph->vocabulary,
+                      .kv_group_count = graph->kv_group_count,
+                      .value_count = graph->value_count};
+    plan->values = PS_ARENA_NEW(graph->arena, ps_plan_value,
+                                (uint64_t)graph->value_count + graph->node_count);
+    plan->steps = PS_ARENA_NEW(graph->arena, ps_plan_step, 2 * (uint64_t)graph->node_count);
+    s->writer = PS_ARENA_NEW(graph->arena, uint32_t,
+                             (uint64_t)graph->value_count + graph->node_count);
+    if (plan->values == NULL || plan->steps == NULL || s->writer == NULL) {
+        return PS_NO_MEMORY;
+    }
+    memset(s->writer, 0xff, ((uint64_t)graph->value_count + graph->node_count) * sizeof *s->writer);
+    for (uint32_t i = 0; i < graph->kv_group_count; i++) {
+        plan->kv_windows[i] = graph->kv_groups[i].window;
+    }
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        plan->values[i].is = graph->values[i];
+    }
+    s->plan = plan;
+    return PS_OK;
+}
+
+// Values that fusing left behind have no place in a plan.
+static void drop_unused_values(ps_plan *plan, uint32_t *new_id)
+{
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            new_id[step->inputs[j]] = 1;
+        }
+        if (step->output != PS_NO_VALUE) {
+            new_id[step->output] = 1;
+        }
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        if (new_id[i] != 0) {
+            plan->values[kept] = plan->values[i];
+            new_id[i] = kept++;
+        }
+    }
+    plan->value_count = kept;
+    for (uint32_t i = 0; i < kept; i++) {
+        if (plan->values[i].is.kind == PS_VALUE_ACTIVATION &&
+            plan->values[i].is.alias_of != PS_NO_VALUE) {
+            plan->values[i].is.alias_of = new_id[plan->values[i].is.alias_of];
+        }
+    }
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        ps_plan_step *step = &plan->steps[i];
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            step->inputs[j] = new_id[step->inputs[j]];
+        }
+        if (step->output != PS_NO_VALUE) {
+            step->output = new_id[step->output];
+        }
+    }
+}
+
+ps_status ps_pass_schedule(const ps_graph *graph, const ps_pass_options *options, ps_plan **out)
+{
+    ps_assert(options->rows_max > 0 && options->logits_max <= options->rows_max);
+    scheduler s = {
+        .graph = graph, .options = options, .small = options->rows_max <= PS_REPLICATED_ROWS_MAX};
+    PS_TRY(start_plan(&s));
+    PS_TRY(add_steps(&s));
+    place_barriers(&s);
+    PS_TRY(place_values(&s, false, &s.plan->shared_bytes));
+    PS_TRY(place_values(&s, true, &s.plan->private_bytes));
+    for (uint32_t i = 0; i < s.plan->step_count; i++) {
+        measure_step(&s, &s.plan->steps[i]);
+    }
+    uint32_t *new_id = PS_ARENA_NEW(graph->arena, uint32_t, s.plan->value_count);
+    if (new_id == NULL) {
+        return PS_NO_MEMORY;
+    }
+    drop_unused_values(s.plan, new_id);
+    *out = s.plan;
+    return PS_OK;
+}
