@@ -7,22 +7,43 @@
 
 #include <math.h>
 
-#define PATTERN_DEFAULT 6u // the last of so many layers sees all positions
+#define PERIOD_DEFAULT 6u // the last of so many layers sees all positions
 #define LOCAL_ROPE_BASE 10000.0f
 #define LAYERS_OF_27B 62u
+
+// The key holds a period, or says for every layer whether it has a window.
+static ps_status read_pattern(const ps_hyperparameters *hyper, uint32_t layers, uint32_t **out)
+{
+    const char *key = "attention.sliding_window_pattern";
+    char name[PS_HYPER_KEY_BYTES_MAX];
+    uint64_t count = 0;
+    if (ps_gguf_get_array_count(hyper->file, ps_hyper_key(hyper, key, name), &count) == PS_OK) {
+        return ps_hyper_u32_layers(hyper, key, 0, 1, layers, out);
+    }
+    uint32_t period = PERIOD_DEFAULT;
+    PS_TRY(ps_hyper_u32_if(hyper, key, 1, PS_MODEL_LAYERS_MAX, &period));
+    uint32_t *is_local = PS_ARENA_NEW(hyper->arena, uint32_t, layers);
+    if (is_local == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < layers; i++) {
+        is_local[i] = i % period != period - 1;
+    }
+    *out = is_local;
+    return PS_OK;
+}
 
 static ps_status adjust_windows(const ps_hyperparameters *hyper, ps_model_config *config,
                                 ps_model_layer *layers)
 {
     uint32_t window = 0;
     PS_TRY(ps_hyper_u32_if(hyper, "attention.sliding_window", 0, UINT32_MAX, &window));
-    uint32_t pattern = PATTERN_DEFAULT;
-    PS_TRY(ps_hyper_u32_if(hyper, "attention.sliding_window_pattern", 1, PS_MODEL_LAYERS_MAX,
-                           &pattern));
+    uint32_t *is_local = NULL;
+    PS_TRY(read_pattern(hyper, config->layers, &is_local));
     float base = LOCAL_ROPE_BASE;
     PS_TRY(ps_hyper_f32_if(hyper, "rope.freq_base_swa", 1.0f, 1e15f, &base));
     for (uint32_t i = 0; i < config->layers; i++) {
-        if (window == 0 || i % pattern == pattern - 1) {
+        if (window == 0 || is_local[i] == 0) {
             continue;
         }
         PS_TRY(ps_hyper_set_window(config, &layers[i], window));
@@ -40,7 +61,7 @@ static ps_status adjust(const ps_hyperparameters *hyper, ps_model_config *config
     config->embedding_scale = sqrtf((float)config->dim);
     // The 27B alone scales by the columns that a head would have if heads shared dim.
     if (config->layers == LAYERS_OF_27B && !ps_hyper_has(hyper, "attention.scale")) {
-        config->attention_scale = 1.0f / sqrtf((float)(config->dim / layers[0].heads));
+        config->attention_scale = 1.0f / sqrtf((float)config->dim / (float)layers[0].heads);
     }
     return adjust_windows(hyper, config, layers);
 }
