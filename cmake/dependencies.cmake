@@ -15,7 +15,10 @@ target_compile_definitions(ps_flags INTERFACE _GNU_SOURCE PS_VERSION="${PROJECT_
 target_compile_options(ps_flags INTERFACE
   -ffp-contract=off -fno-math-errno -fno-trapping-math -fvisibility=hidden
   -Wall -Wextra -Werror -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes
-  -Wwrite-strings -Wcast-qual -Wformat=2 -Wno-format-truncation -Wvla -Wundef -Wno-unused-parameter)
+  -Wwrite-strings -Wcast-qual -Wformat=2 -Wvla -Wundef -Wno-unused-parameter)
+if(CMAKE_C_COMPILER_ID STREQUAL GNU)
+  target_compile_options(ps_flags INTERFACE -Wno-format-truncation) # cutting a message is meant
+endif()
 if(PS_SANITIZE)
   target_compile_options(ps_flags INTERFACE -fsanitize=${PS_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(ps_flags INTERFACE -fsanitize=${PS_SANITIZE})
@@ -26,4 +29,5 @@ if(PS_SANITIZE)
 endif()
 if(PS_FUZZ)
   target_compile_options(ps_flags INTERFACE -fsanitize=fuzzer-no-link)
+  target_link_options(ps_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

@@ -28,7 +28,7 @@ static void hide_control_bytes(char *text)
     }
 }
 
-ps_status ps_fail_at(const char *file, int line, ps_status code, const char *format, ...)
+void ps_fail_at(const char *file, int line, ps_status code, const char *format, ...)
 {
     char text[MESSAGE_BYTES]; // the arguments may point into `message`
     va_list arguments;
@@ -38,7 +38,6 @@ ps_status ps_fail_at(const char *file, int line, ps_status code, const char *for
     hide_control_bytes(text);
     memcpy(message, text, sizeof message);
     ps_log(PS_LOG_DEBUG, "%s:%d: status %d: %s", file, line, (int)code, message);
-    return code;
 }
 
 ps_status ps_fail_prefix(ps_status code, const char *format, ...)

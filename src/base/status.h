@@ -13,8 +13,9 @@
 
 // Records the message of this thread (cut at 1,023 bytes, control bytes shown as '?') and returns
 // `code`.
-#define ps_fail(code, ...) ps_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__)
-ps_status ps_fail_at(const char *file, int line, ps_status code, const char *format, ...)
+// The value is `code` itself, so that compilers see that it is not PS_OK.
+#define ps_fail(code, ...) (ps_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__), (code))
+void ps_fail_at(const char *file, int line, ps_status code, const char *format, ...)
     PS_PRINTF(4, 5);
 
 // Puts "prefix: " before this thread's message; for callers that know which file was being read.

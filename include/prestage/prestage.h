@@ -1,0 +1,263 @@
+// prestage/prestage.h - the engine: open a model, run sequences, read logits, sample.
+//
+//     ps_model *model;                        a model file, packed for this CPU, with its worker
+//     threads ps_session *session;                    a KV pool and plans; many sequences share
+//     them ps_sequence sequence;                   one context of tokens ps_sampler *sampler; picks
+//     a token from logits
+//
+// A minimal program is examples/generate.c. Greedy output is a pure function of model and prompt:
+// neither the thread count nor the instruction set, batch composition or chunking of the prompt
+// changes a token.
+//
+// Threads: one model and all of its sessions are driven by one thread at a time. Different models
+// are independent. Errors: every fallible call returns a ps_status, and ps_error_message() has one
+// line that says what was wrong and what would be right. Out parameters are written on success
+// only.
+#ifndef PRESTAGE_H
+#define PRESTAGE_H
+
+#include <prestage/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PS_API __attribute__((visibility("default")))
+
+// "0.1.0"; static.
+PS_API const char *ps_version(void);
+// The instruction-set features of this CPU that prestage uses, separated by spaces; static.
+PS_API const char *ps_cpu_features(void);
+// Frees what the library returned in an out parameter marked "free with ps_free". NULL is allowed.
+PS_API void ps_free(void *memory);
+
+// ---- model
+// ------------------------------------------------------------------------------------------------------
+
+typedef struct ps_model ps_model;
+
+typedef struct ps_model_options {
+    uint32_t threads; // 0: as many as the affinity mask and the cgroup's CPU quota allow
+    // Called from the opening thread with 0..1 while weights are packed; NULL: not called.
+    void (*progress)(void *context, double fraction);
+    void *progress_context;
+    bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
+} ps_model_options;
+
+// Opens a GGUF file: checks it, packs its weights for this CPU (about the file's size in memory),
+// starts the workers. options may be NULL.
+//
+// PS_NOT_FOUND, PS_IO   the file cannot be read
+// PS_INVALID            the file is damaged or contradicts itself
+// PS_UNSUPPORTED        an architecture, tensor type or tokenizer that prestage does not have; the
+// message names it
+PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_options *options,
+                                           ps_model **out);
+// Ends the workers and frees the weights. Sessions must be destroyed before. NULL is allowed.
+PS_API void ps_model_close(ps_model *model);
+
+typedef struct ps_model_info {
+    const char *path, *architecture, *name; // borrowed from the model
+    uint32_t layers, dimension, vocabulary;
+    uint32_t context_tokens;        // the longest context the model was made for
+    uint32_t experts, experts_used; // 0: dense
+    uint64_t file_bytes;
+    uint64_t weight_bytes;    // packed, in memory
+    uint64_t bytes_per_token; // weights that one decode step of one row reads
+    uint64_t fingerprint;     // metadata, tensor table, head of each tensor
+    uint32_t threads;
+    const char *isa; // kernels in use: "ref", "avx2", "avx512"
+    double load_ms;
+    int64_t bos, eos; // token ids, -1: none
+    bool has_chat_template;
+} ps_model_info;
+PS_API void ps_model_get_info(const ps_model *model, ps_model_info *out);
+
+// ---- text
+// -------------------------------------------------------------------------------------------------------
+
+enum {
+    PS_TEXT_ADD_SPECIAL = 1, // BOS (and EOS) as the model asks, never twice
+    PS_TEXT_PARSE_SPECIAL =
+        2, // text like "<|im_end|>" becomes the special token; for trusted text only
+};
+
+// Text of any bytes to tokens. *out_ids: [*out_count], free with ps_free.
+PS_API PS_MUST_USE ps_status ps_model_tokenize(const ps_model *model, const char *text,
+                                               size_t length, unsigned flags, int32_t **out_ids,
+                                               size_t *out_count);
+
+// Tokens to text. *out_text: NUL-terminated behind *out_length bytes, which may hold NULs and, for
+// a single token, part of a UTF-8 sequence; free with ps_free. show_special: control tokens appear
+// by name. PS_INVALID: an id out of range.
+PS_API PS_MUST_USE ps_status ps_model_detokenize(const ps_model *model, const int32_t *ids,
+                                                 size_t count, bool show_special, char **out_text,
+                                                 size_t *out_length);
+
+// The bytes of one token as it continues a text (a leading space stays). Free with ps_free.
+PS_API PS_MUST_USE ps_status ps_model_token_text(const ps_model *model, int32_t id,
+                                                 bool show_special, char **out_text,
+                                                 size_t *out_length);
+
+// True for tokens that end an answer.
+PS_API bool ps_model_is_end(const ps_model *model, int32_t id);
+
+// Renders the model's chat template. context_json: one object with "messages" and, as the template
+// wants them, "tools", "add_generation_prompt" and others; "bos_token" and "eos_token" are filled
+// in where missing. *out_text: free with ps_free.
+//
+// PS_NOT_FOUND    the model has no template
+// PS_INVALID      not JSON, or the template refused (raise_exception)
+// PS_UNSUPPORTED  the template uses something that prestage's Jinja does not have; named, with its
+// line
+PS_API PS_MUST_USE ps_status ps_model_render_chat(const ps_model *model, const char *context_json,
+                                                  char **out_text, size_t *out_length);
+
+// The same to tokens: special tokens count where the template wrote them, and are plain text where
+// they come from messages. No second BOS.
+PS_API PS_MUST_USE ps_status ps_model_tokenize_chat(const ps_model *model, const char *context_json,
+                                                    int32_t **out_ids, size_t *out_count);
+
+// ---- sessions
+// ---------------------------------------------------------------------------------------------------
+
+typedef struct ps_session ps_session;
+typedef uint32_t ps_sequence; // a slot of one session
+
+typedef struct ps_session_options {
+    uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX
+    uint32_t sequences;      // at the same time; 0: 1
+    uint32_t batch_rows;     // tokens in one step at most, 1..PS_BATCH_ROWS_MAX; 0: 512
+    uint64_t
+        kv_tokens; // tokens that the KV pool holds for all sequences; 0: sequences x context_tokens
+} ps_session_options;
+
+#define PS_CONTEXT_DEFAULT_MAX 16384u
+#define PS_BATCH_ROWS_MAX 4096u
+#define PS_LOGITS_MAX 64u // rows of one step that can ask for logits
+
+// PS_INVALID    context_tokens above the model's; batch_rows out of range
+// PS_NO_MEMORY  workspaces and KV cannot be had
+PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
+                                               ps_session **out);
+PS_API void ps_session_destroy(ps_session *session); // NULL is allowed
+
+typedef struct ps_session_info {
+    uint32_t context_tokens, sequences, batch_rows;
+    uint64_t kv_bytes;          // address space of the KV pool; pages are taken as tokens arrive
+    uint64_t workspace_bytes;   // the same of the workspaces
+    uint32_t barriers_per_step; // of a decode step
+} ps_session_info;
+PS_API void ps_session_get_info(const ps_session *session, ps_session_info *out);
+
+// An empty sequence. PS_EXHAUSTED: all slots are taken.
+PS_API PS_MUST_USE ps_status ps_sequence_open(ps_session *session, ps_sequence *out);
+// Gives slot and KV blocks back. An unused slot is allowed.
+PS_API void ps_sequence_close(ps_session *session, ps_sequence sequence);
+// A new sequence with the same tokens; full KV blocks are shared, not copied.
+PS_API PS_MUST_USE ps_status ps_sequence_fork(ps_session *session, ps_sequence sequence,
+                                              ps_sequence *out);
+// Forgets all tokens from `length` on. PS_INVALID: length is above the sequence's; PS_UNSUPPORTED:
+// a sliding window has already dropped what the shorter sequence would see.
+PS_API PS_MUST_USE ps_status ps_sequence_truncate(ps_session *session, ps_sequence sequence,
+                                                  uint32_t length);
+// Tokens in the sequence.
+PS_API uint32_t ps_sequence_length(const ps_session *session, ps_sequence sequence);
+
+typedef struct ps_row {
+    ps_sequence sequence;
+    int32_t token;
+    bool wants_logits;
+} ps_row;
+
+// Appends each row's token to its sequence and runs the model once over all of them. Rows of one
+// sequence stand together. Nothing changes unless PS_OK is returned.
+//
+// PS_INVALID    a sequence is not open, a token is out of range, rows of a sequence are apart,
+// count is 0 or above
+//               batch_rows, more than PS_LOGITS_MAX rows want logits
+// PS_EXHAUSTED  a sequence would pass its context, or the KV pool is full
+PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *rows,
+                                             uint32_t count);
+
+// Logits of the last step's index-th row that wanted them, f32 [vocabulary]; may be changed by the
+// caller; valid until the next step.
+PS_API float *ps_session_logits(ps_session *session, uint32_t index);
+
+// Appends tokens to one sequence in steps of at most batch_rows; the last one's logits are at index
+// 0. `cancel` is read between steps, NULL is allowed.
+//
+// PS_EXHAUSTED  the context or the pool cannot hold them; nothing was appended
+// PS_CANCELLED  *cancel became true; what ran stays appended
+PS_API PS_MUST_USE ps_status ps_session_prefill(ps_session *session, ps_sequence sequence,
+                                                const int32_t *tokens, size_t count,
+                                                const volatile bool *cancel);
+
+// ---- sampling
+// ---------------------------------------------------------------------------------------------------
+
+typedef struct ps_logit_bias {
+    int32_t token;
+    float bias; // added to the logit; -INFINITY bans the token
+} ps_logit_bias;
+
+typedef struct ps_sampler_options {
+    float temperature;       // 0: the best token always (greedy)
+    uint32_t top_k;          // 0: all
+    float top_p;             // 1: all
+    float min_p;             // 0: all
+    float repeat_penalty;    // 1: none
+    float presence_penalty;  // 0: none
+    float frequency_penalty; // 0: none
+    uint32_t penalty_last;   // tokens that the penalties look back on
+    uint64_t seed;
+    const ps_logit_bias *biases; // copied
+    size_t bias_count;
+} ps_sampler_options;
+
+// temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, penalties off, penalty_last 64, seed 0.
+PS_API ps_sampler_options ps_sampler_defaults(void);
+
+typedef struct ps_sampler ps_sampler;
+
+// PS_INVALID: an option is out of range; the message names it and the range.
+PS_API PS_MUST_USE ps_status ps_sampler_create(const ps_model *model,
+                                               const ps_sampler_options *options, ps_sampler **out);
+PS_API void ps_sampler_destroy(ps_sampler *sampler); // NULL is allowed
+
+// Tells the sampler of tokens that it did not pick itself (the prompt), for the penalties.
+PS_API void ps_sampler_accept(ps_sampler *sampler, int32_t token);
+
+// Picks a token from logits f32 [vocabulary], which it may change, and accepts it. Penalties and
+// bias, then top_k, top_p, min_p, temperature. Equal logits: the lower id. The same seed and logits
+// give the same tokens. Allocates nothing.
+//
+// PS_NOT_FINITE  a logit is NaN or +infinity, or none is finite
+PS_API PS_MUST_USE ps_status ps_sampler_pick(ps_sampler *sampler, float *logits, int32_t *out);
+
+// ---- plans
+// ------------------------------------------------------------------------------------------------------
+
+typedef enum ps_plan_format { PS_PLAN_TEXT, PS_PLAN_JSON, PS_PLAN_DOT } ps_plan_format;
+
+typedef struct ps_plan_options {
+    uint32_t rows;           // rows of a step; 0: 1
+    uint32_t context_tokens; // 0: 4096, or the model's if that is less
+    uint32_t threads;        // 0: as for a model
+    bool measure; // measure this machine's rates (about a second); otherwise stated defaults
+} ps_plan_options;
+
+// Makes the plan of a step of a model file without packing its weights, and prints it: steps with
+// shapes, bytes, stream, split, barriers, windows and predicted times. *out_text: free with
+// ps_free.
+PS_API PS_MUST_USE ps_status ps_plan_file(const char *path, const ps_plan_options *options,
+                                          ps_plan_format format, char **out_text,
+                                          size_t *out_length);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
