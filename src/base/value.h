@@ -7,6 +7,11 @@
 typedef uint32_t ps_value_id; // index into the values of a graph or a plan
 #define PS_NO_VALUE UINT32_MAX
 
+// Limits that keep every product of sizes far below 2^63.
+#define PS_COLUMNS_MAX (1u << 24)
+#define PS_EXPERTS_MAX 4096u
+#define PS_VALUE_NAME_BYTES_MAX 255u
+
 typedef struct ps_value {
     const char *name; // unique; a weight's is its tensor's name
     ps_value_kind kind;

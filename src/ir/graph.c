@@ -70,9 +70,9 @@ static ps_status grow_index(ps_graph *graph)
 ps_status ps_graph_add_value(ps_graph *graph, const ps_value *value, ps_value_id *out)
 {
     const ps_str name = ps_str_of(value->name);
-    if (name.length == 0 || name.length > PS_GRAPH_NAME_BYTES_MAX) {
+    if (name.length == 0 || name.length > PS_VALUE_NAME_BYTES_MAX) {
         return ps_fail(PS_INVALID, "name of %zu bytes, 1 to %u would be right", name.length,
-                       PS_GRAPH_NAME_BYTES_MAX);
+                       PS_VALUE_NAME_BYTES_MAX);
     }
     if (graph->value_count == PS_GRAPH_VALUES_MAX) {
         return ps_fail(PS_EXHAUSTED, "more than %u values", PS_GRAPH_VALUES_MAX);

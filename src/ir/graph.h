@@ -8,12 +8,9 @@
 
 #include "base/value.h"
 
-// Limits that keep every product of sizes far below 2^63 and every graph printable.
+// Limits that keep every graph printable.
 #define PS_GRAPH_VALUES_MAX 200000u
 #define PS_GRAPH_NODES_MAX 200000u
-#define PS_COLUMNS_MAX (1u << 24)
-#define PS_EXPERTS_MAX 4096u
-#define PS_GRAPH_NAME_BYTES_MAX 255u
 
 typedef struct ps_node {
     ps_op op;
@@ -45,7 +42,7 @@ typedef struct ps_graph {
 // An empty graph whose memory comes from `arena` (borrowed, outlives the graph).
 void ps_graph_init(ps_graph *graph, ps_arena *arena);
 
-// Appends and gives the index. Names are copied, have 1 to PS_GRAPH_NAME_BYTES_MAX bytes and stay
+// Appends and gives the index. Names are copied, have 1 to PS_VALUE_NAME_BYTES_MAX bytes and stay
 // as they are: values may be changed in place, but not renamed, moved or removed.
 //
 // PS_INVALID    the name is empty, too long or taken

@@ -5,7 +5,7 @@
 #include "base/attributes.h"
 #include "ir/graph.h"
 
-#define NAME_CAPACITY (PS_GRAPH_NAME_BYTES_MAX + 1)
+#define NAME_CAPACITY (PS_VALUE_NAME_BYTES_MAX + 1)
 
 // The first word of a definition: a kind of value, in the order of ps_value_kind, or an operator.
 enum { VALUE_KINDS = 3 };

@@ -101,10 +101,10 @@ static const fault FAULTS[] = {
     {"%lastq = activation F32 [L, 1000]", "%lastq = activation F32 [L, 1000] output",
      "'lastq' and 'logits' are both outputs"},
     {"vocabulary 1000", "vocabulary 1001",
-     "output 'logits' must be a written F32 activation [L, 1001]"},
-    {"%logits = softcap %lastq {softcap=30}\n", "", "output 'logits' must be a written"},
+     "output 'logits' must be an F32 activation [L, 1001]"},
+    {"%logits = softcap %lastq {softcap=30}\n", "", "output 'logits' is not written"},
     {"%d = activation F32 [T, 256]", "%d = activation F32 [T, 256] output",
-     "output 'd' must be a written F32 activation [L, 1000]"},
+     "output 'd' must be an F32 activation [L, 1000]"},
 
     // operands: kinds
     {"= embed %token_embd.weight", "= embed %gates.weight",
@@ -200,6 +200,13 @@ static const fault FAULTS[] = {
      "heads=3 kv_heads=2 head_dim=64 scale=0.125", "heads=3, 4 would be right"},
     {"heads=4 kv_heads=2 head_dim=64 scale=0.125 softcap=50",
      "heads=4 kv_heads=4 head_dim=64 scale=0.125", "kv_heads=4, 2 would be right"},
+    {"%a = attention %qr, %kv.1",
+     "%z = activation F32 [T, 192] {of=%qkv column=0}\n%a = attention %z, %kv.1 {heads=3 "
+     "kv_heads=2 head_dim=64 scale=1} #",
+     "heads=3, a multiple of kv_heads=2 would be right"},
+    {"%es = expert_sum %ed, %route",
+     "%z = activation F32 [T, 5] {of=%qkv column=0}\n%es = expert_sum %ed, %z",
+     "'z' has 5 columns, 2 * top_k would be right"},
     {"scale=0.125 softcap=50", "scale=0.125 softcap=-1", "softcap=-1, 0 or more"},
     {"scale=0.125 softcap=50", "softcap=50", "scale=0, more than 0"},
     {"%a = activation F32 [T, 256]", "%a = activation F32 [T, 128]", "'a' has 128 columns, 256"},

@@ -1,7 +1,118 @@
-// ir/shapes.c - the operands of every operator: a table of kinds, and a function for the shapes.
-#include "ir/shapes.h"
+// base/shapes.c - values alone, then the operands of every operator: a table of kinds, and a
+// function for the shapes.
+#include "base/shapes.h"
 
-#include <stdio.h>
+#include "base/attributes.h"
+
+ps_status ps_range_check(const char *what, uint32_t value, uint32_t lowest, uint32_t highest)
+{
+    return value >= lowest && value <= highest
+               ? PS_OK
+               : ps_fail(PS_INVALID, "%s %u, %u to %u would be right", what, value, lowest,
+                         highest);
+}
+
+static ps_status check_head_dim(uint32_t head_dim)
+{
+    return head_dim > 0 && head_dim <= PS_HEAD_DIM_MAX && head_dim % PS_HEAD_DIM_UNIT == 0
+               ? PS_OK
+               : ps_fail(PS_INVALID, "head_dim=%u, a multiple of %u up to %u would be right",
+                         head_dim, PS_HEAD_DIM_UNIT, PS_HEAD_DIM_MAX);
+}
+
+static ps_status check_weight(const ps_value *value)
+{
+    if (value->dtype == PS_DTYPE_I32 || value->dtype == PS_DTYPE_Q8_ROW) {
+        return ps_fail(PS_INVALID, "weights cannot be %s", ps_dtype_get(value->dtype)->name);
+    }
+    PS_TRY(ps_range_check("rows", value->rows, 1, PS_COLUMNS_MAX));
+    return ps_range_check("experts", value->experts, 0, PS_EXPERTS_MAX);
+}
+
+static ps_status check_kv(const ps_value *value, uint32_t kv_groups)
+{
+    if (value->dtype != PS_DTYPE_F16) {
+        return ps_fail(PS_INVALID, "kv is %s, F16 would be right",
+                       ps_dtype_get(value->dtype)->name);
+    }
+    if (value->kv_group >= kv_groups) {
+        return ps_fail(PS_INVALID, "group %u, but there are %u kv groups", value->kv_group,
+                       kv_groups);
+    }
+    PS_TRY(check_head_dim(value->head_dim));
+    return value->columns % value->head_dim == 0
+               ? PS_OK
+               : ps_fail(PS_INVALID, "%u columns, a multiple of head_dim=%u would be right",
+                         value->columns, value->head_dim);
+}
+
+static ps_status check_view(const ps_value *view, const ps_value *base)
+{
+    if (base->kind != PS_VALUE_ACTIVATION || base->alias_of != PS_NO_VALUE) {
+        return ps_fail(PS_INVALID, "view of '%s', which is no activation with its own storage",
+                       base->name);
+    }
+    if (base->dtype != PS_DTYPE_F32 || view->dtype != PS_DTYPE_F32) {
+        return ps_fail(PS_INVALID, "views and what they view must be F32");
+    }
+    if (base->row_kind != view->row_kind || base->row_multiplier != view->row_multiplier) {
+        return ps_fail(PS_INVALID, "a view must have the rows of '%s'", base->name);
+    }
+    const uint64_t end = (uint64_t)view->alias_column + view->columns;
+    return end <= base->columns
+               ? PS_OK
+               : ps_fail(PS_INVALID, "view of columns %u to %llu of '%s', which has %u",
+                         view->alias_column, (unsigned long long)end, base->name, base->columns);
+}
+
+static ps_status check_activation(const ps_value *value, const ps_value *base)
+{
+    if (value->dtype != PS_DTYPE_F32 && value->dtype != PS_DTYPE_Q8_ROW) {
+        return ps_fail(PS_INVALID, "activation is %s, F32 or q8_row would be right",
+                       ps_dtype_get(value->dtype)->name);
+    }
+    if (value->row_kind != PS_ROWS_STEP && value->row_kind != PS_ROWS_LOGITS) {
+        return ps_fail(PS_INVALID, "row kind %d is unknown", (int)value->row_kind);
+    }
+    PS_TRY(ps_range_check("row multiplier", value->row_multiplier, 1, PS_EXPERTS_MAX));
+    return base == NULL ? PS_OK : check_view(value, base);
+}
+
+ps_status ps_value_check(const ps_value *value, const ps_value *base, uint32_t kv_groups)
+{
+    if ((unsigned)value->dtype >= PS_DTYPE_COUNT) {
+        return ps_fail(PS_INVALID, "dtype %d is unknown", (int)value->dtype);
+    }
+    PS_TRY(ps_range_check("columns", value->columns, 1, PS_COLUMNS_MAX));
+    const ps_dtype_info *format = ps_dtype_get(value->dtype);
+    if (value->columns % format->block_columns != 0) {
+        return ps_fail(PS_INVALID, "%u columns, a multiple of %u would be right for %s",
+                       value->columns, format->block_columns, format->name);
+    }
+    if (value->kind != PS_VALUE_ACTIVATION && base != NULL) {
+        return ps_fail(PS_INVALID, "only activations are views");
+    }
+    switch (value->kind) {
+    case PS_VALUE_WEIGHT:
+        return check_weight(value);
+    case PS_VALUE_KV:
+        return check_kv(value, kv_groups);
+    case PS_VALUE_ACTIVATION:
+        return check_activation(value, base);
+    default:
+        return ps_fail(PS_INVALID, "value kind %d is unknown", (int)value->kind);
+    }
+}
+
+ps_status ps_value_check_output(const ps_value *value, uint32_t vocabulary)
+{
+    return value->kind == PS_VALUE_ACTIVATION && value->dtype == PS_DTYPE_F32 &&
+                   value->row_kind == PS_ROWS_LOGITS && value->row_multiplier == 1 &&
+                   value->columns == vocabulary
+               ? PS_OK
+               : ps_fail(PS_INVALID, "output '%s' must be an F32 activation [L, %u]", value->name,
+                         vocabulary);
+}
 
 // What one operand may be.
 typedef enum operand_kind {
@@ -26,7 +137,7 @@ static const char *const KIND_TEXT[] = {
     [CACHE] = "a kv",
 };
 
-// The operands of one node, resolved.
+// The operands of one operator.
 typedef struct operands {
     const ps_op_attributes *attributes;
     const ps_value *in[PS_OP_INPUTS_MAX];
@@ -116,14 +227,6 @@ static ps_status check_not_negative(const char *name, float value)
 {
     return value >= 0 ? PS_OK
                       : ps_fail(PS_INVALID, "%s=%g, 0 or more would be right", name, (double)value);
-}
-
-ps_status ps_head_dim_check(uint32_t head_dim)
-{
-    return head_dim > 0 && head_dim <= PS_HEAD_DIM_MAX && head_dim % PS_HEAD_DIM_UNIT == 0
-               ? PS_OK
-               : ps_fail(PS_INVALID, "head_dim=%u, a multiple of %u up to %u would be right",
-                         head_dim, PS_HEAD_DIM_UNIT, PS_HEAD_DIM_MAX);
 }
 
 // A matrix that x is multiplied with. F32 rows go with every format (quantising is made explicit by
@@ -235,7 +338,7 @@ static ps_status check_rope_table(const operands *o)
 // Columns are whole heads; gives how many.
 static ps_status count_heads(const ps_value *value, uint32_t head_dim, uint32_t *out_heads)
 {
-    PS_TRY(ps_head_dim_check(head_dim));
+    PS_TRY(check_head_dim(head_dim));
     if (value->columns % head_dim != 0) {
         return ps_fail(PS_INVALID, "'%s' has %u columns, a multiple of head_dim=%u would be right",
                        value->name, value->columns, head_dim);
@@ -409,13 +512,13 @@ static ps_status check_expert_sum(const operands *o)
     return check_columns(o->out, o->in[0]->columns);
 }
 
-typedef struct node_rule {
+typedef struct operand_rule {
     operand_kind in[PS_OP_INPUTS_MAX];
     operand_kind out;
     ps_status (*check)(const operands *);
-} node_rule;
+} operand_rule;
 
-static const node_rule RULES[PS_OP_COUNT] = {
+static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_EMBED] = {{MATRIX}, ROW, check_embed},
     [PS_OP_RMS_NORM] = {{ROW, VECTOR}, ROW, check_rms_norm},
     [PS_OP_QUANTISE] = {{ROW}, Q8, check_out_like_in},
@@ -446,18 +549,34 @@ static ps_status check_kind(const ps_value *value, operand_kind kind)
                : ps_fail(PS_INVALID, "'%s' should be %s", value->name, KIND_TEXT[kind]);
 }
 
-ps_status ps_node_check_shapes(const ps_graph *graph, const ps_node *node)
+ps_status ps_operand_counts_check(ps_op op, uint32_t inputs, bool has_output)
 {
-    const node_rule *rule = &RULES[node->op];
-    ps_assert(rule->check != NULL);
-    operands o = {.attributes = &node->attributes, .count = node->input_count};
-    for (uint32_t i = 0; i < node->input_count; i++) {
-        o.in[i] = &graph->values[node->inputs[i]];
+    if ((unsigned)op >= PS_OP_COUNT) {
+        return ps_fail(PS_INVALID, "operator %d is unknown", (int)op);
+    }
+    const ps_op_info *info = ps_op_get(op);
+    if (inputs < info->inputs_min || inputs > info->inputs_max) {
+        return ps_fail(PS_INVALID, "%u operands, %u to %u would be right", inputs, info->inputs_min,
+                       info->inputs_max);
+    }
+    return has_output == (info->outputs == 1)
+               ? PS_OK
+               : ps_fail(PS_INVALID, has_output ? "has no output" : "an output is missing");
+}
+
+ps_status ps_operands_check(ps_op op, const ps_op_attributes *attributes,
+                            const ps_value *const *inputs, uint32_t count, const ps_value *output)
+{
+    const operand_rule *rule = &RULES[op];
+    ps_assert(rule->check != NULL && count <= PS_OP_INPUTS_MAX);
+    PS_TRY(ps_attributes_check(attributes));
+    operands o = {.attributes = attributes, .count = count, .out = output};
+    for (uint32_t i = 0; i < count; i++) {
+        o.in[i] = inputs[i];
         PS_TRY(check_kind(o.in[i], rule->in[i]));
     }
-    if (node->output != PS_NO_VALUE) {
-        o.out = &graph->values[node->output];
-        PS_TRY(check_kind(o.out, rule->out));
+    if (output != NULL) {
+        PS_TRY(check_kind(output, rule->out));
     }
     return rule->check(&o);
 }
