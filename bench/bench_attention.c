@@ -1,0 +1,227 @@
+// bench/bench_attention.c - attention over a KV cache, and the kernels that work along a row.
+//
+// attention: the queries of each KV head go over all its chunks, as decode (few queries) and
+// prefill (many) do. Shares are medians over rounds of the ratio, within a round, to plain reads of
+// the same bytes and to a register-only loop of fma on the same core. The rows kernels run in L1
+// and are shares of plain reads of their input.
+//
+// usage: bench_attention [ISA [MIB]]; MIB of KV for the DRAM lines, 256 unless told
+#include "kernels/kernels.h"
+
+#include "roof.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUNDS 7
+#define KV_HEADS 4
+#define QUERIES_MAX 128
+#define HEAD_DIM_MAX 256
+#define FMA_ROUNDS 200000
+#define CHUNK_BLOCKS (PS_ATTENTION_CHUNK / PS_KV_BLOCK_TOKENS)
+
+typedef struct workload {
+    const ps_kernels *kernels;
+    char *kv; // [blocks][KV_HEADS] KV blocks
+    size_t bytes;
+    uint32_t chunks;
+    uint32_t head_dim;
+    uint32_t queries;
+    uint32_t passes;
+} workload;
+
+static float scratch[QUERIES_MAX * PS_ATTENTION_CHUNK] __attribute__((aligned(64)));
+static float queries[QUERIES_MAX][HEAD_DIM_MAX];
+static float results[QUERIES_MAX * (HEAD_DIM_MAX + 2)];
+
+// The thread's own processor time: what others run on this core does not count.
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, by_value);
+    return values[ROUNDS / 2];
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, 2 << 20, bytes) != 0) {
+        fprintf(stderr, "bench_attention: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    return memory;
+}
+
+static void attend(const workload *w)
+{
+    const float *q[QUERIES_MAX];
+    uint16_t begin[QUERIES_MAX] = {0};
+    uint16_t end[QUERIES_MAX];
+    for (uint32_t i = 0; i < w->queries; i++) {
+        q[i] = queries[i];
+        end[i] = PS_ATTENTION_CHUNK;
+    }
+    const size_t block_bytes = ps_kv_block_bytes(w->head_dim);
+    for (uint32_t unit = 0; unit < w->chunks * KV_HEADS; unit++) {
+        const void *blocks[CHUNK_BLOCKS];
+        for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
+            const size_t block = (size_t)unit / KV_HEADS * CHUNK_BLOCKS + b;
+            blocks[b] = w->kv + (block * KV_HEADS + unit % KV_HEADS) * block_bytes;
+        }
+        w->kernels->attention_partial(&(ps_attention_partial){
+            .q = q,
+            .queries = w->queries,
+            .head_dim = w->head_dim,
+            .blocks = blocks,
+            .begin = begin,
+            .end = end,
+            .scale = 0.125f,
+            .scratch = scratch,
+            .m = results,
+            .l = results + QUERIES_MAX,
+            .o = results + 2 * QUERIES_MAX,
+        });
+    }
+}
+
+static void bench_attend(workload w, const char *where, size_t bytes)
+{
+    const size_t chunk_bytes = CHUNK_BLOCKS * KV_HEADS * ps_kv_block_bytes(w.head_dim);
+    w.chunks = (uint32_t)(bytes / chunk_bytes > 0 ? bytes / chunk_bytes : 1);
+    w.bytes = w.chunks * chunk_bytes;
+    w.passes = (uint32_t)((64u << 20) / w.bytes) / (w.queries / 4 + 1) + 1;
+    double ns[ROUNDS];
+    double read_share[ROUNDS];
+    double fma_share[ROUNDS];
+    const double positions = (double)w.chunks * KV_HEADS * PS_ATTENTION_CHUNK * w.passes;
+    const double operations = positions * w.queries * w.head_dim * 4;
+    attend(&w);
+    for (int r = 0; r < ROUNDS; r++) {
+        const double start = now_ns();
+        for (uint32_t i = 0; i < w.passes; i++) {
+            roof_read(w.kv, w.bytes);
+        }
+        const double read_end = now_ns();
+        for (uint32_t i = 0; i < w.passes; i++) {
+            attend(&w);
+        }
+        const double attend_end = now_ns();
+        const double peak = (double)roof_f32(FMA_ROUNDS) / (now_ns() - attend_end);
+        ns[r] = attend_end - read_end;
+        read_share[r] = (read_end - start) / ns[r];
+        fma_share[r] = operations / ns[r] / peak;
+    }
+    const double middle = median(ns);
+    printf("attention  head_dim %3u queries %3u %-4s %8.2f ns/position %7.1f GB/s %4.0f%% of reads "
+           "%6.0f GOP/s %4.0f%% of fma\n",
+           w.head_dim, w.queries, where, middle / positions, (double)w.bytes * w.passes / middle,
+           median(read_share) * 100, operations / middle, median(fma_share) * 100);
+    fflush(stdout);
+}
+
+#define ROW_VALUES 2048
+#define ROW_PASSES 20000
+
+enum row_kernel { QUANTISE, NORM, SILU, GELU, SOFTMAX, SOFTCAP, ROPE, ADD, ROW_KERNELS };
+static const char *const ROW_NAMES[] = {"quantise_q8", "rms_norm", "silu_mul",  "gelu_mul",
+                                        "softmax",     "softcap",  "rope_neox", "add"};
+
+static void run_row(const ps_kernels *k, enum row_kernel which, float *y, const float *x)
+{
+    switch (which) {
+    case QUANTISE:
+        k->quantise_q8(y, x, ROW_VALUES);
+        break;
+    case NORM:
+        k->rms_norm(y, x, x, ROW_VALUES, 1e-5f);
+        break;
+    case SILU:
+        k->silu_mul(y, x, x, ROW_VALUES);
+        break;
+    case GELU:
+        k->gelu_mul(y, x, x, ROW_VALUES);
+        break;
+    case SOFTMAX:
+        k->softmax(y, x, ROW_VALUES);
+        break;
+    case SOFTCAP:
+        k->softcap(y, x, 30.0f, ROW_VALUES);
+        break;
+    case ROPE:
+        k->rope_neox(y, x, ROW_VALUES / 64, 64, 64);
+        break;
+    default:
+        k->add(y, x, x, ROW_VALUES);
+        break;
+    }
+}
+
+static void bench_row(const ps_kernels *kernels, enum row_kernel which, float *y, const float *x)
+{
+    double ns[ROUNDS];
+    double share[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        memset(y, 0, ROW_VALUES * sizeof *y);
+        const double start = now_ns();
+        for (int i = 0; i < ROW_PASSES; i++) {
+            roof_read(x, ROW_VALUES * sizeof *x);
+        }
+        const double read_end = now_ns();
+        for (int i = 0; i < ROW_PASSES; i++) {
+            run_row(kernels, which, y, x);
+        }
+        ns[r] = now_ns() - read_end;
+        share[r] = (read_end - start) / ns[r];
+    }
+    printf("%-12s n %d %8.0f ns a row, %4.0f%% of reads\n", ROW_NAMES[which], ROW_VALUES,
+           median(ns) / ROW_PASSES, median(share) * 100);
+}
+
+int main(int argc, char **argv)
+{
+    ps_kernels kernels;
+    if (ps_kernels_for(argc > 1 ? argv[1] : NULL, &kernels) != PS_OK) {
+        return 2;
+    }
+    const size_t dram_bytes = (size_t)(argc > 2 ? strtoul(argv[2], NULL, 10) : 256) << 20;
+    printf("isa %s\n", kernels.isa);
+    char *kv = allocate(dram_bytes);
+    for (size_t i = 0; i < dram_bytes / 2; i++) {
+        const uint16_t half = (uint16_t)(0x2c00 + (i * 40503u >> 5) % 0x1000);
+        memcpy(kv + 2 * i, &half, sizeof half);
+    }
+    for (size_t i = 0; i < QUERIES_MAX * HEAD_DIM_MAX; i++) {
+        queries[i / HEAD_DIM_MAX][i % HEAD_DIM_MAX] = (float)(i * 2654435761u % 1000) / 500 - 1;
+    }
+    static const uint32_t COUNTS[] = {1, 3, 4, 6, 8, 32, 96};
+    for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
+        for (size_t i = 0; i < sizeof COUNTS / sizeof COUNTS[0]; i++) {
+            const workload w = {
+                .kernels = &kernels, .kv = kv, .head_dim = head_dim, .queries = COUNTS[i]};
+            bench_attend(w, "L2", 512 << 10);
+            if (COUNTS[i] <= 8) {
+                bench_attend(w, "DRAM", dram_bytes);
+            }
+        }
+    }
+    for (enum row_kernel which = 0; which < ROW_KERNELS; which++) {
+        bench_row(&kernels, which, (float *)(void *)results, &queries[0][0]);
+    }
+    free(kv);
+    return 0;
+}
