@@ -70,16 +70,21 @@ bool ps_scan_line(ps_scan *scan)
     return false;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
 char ps_scan_peek(ps_scan *scan)
 {
-    while (scan->line.length > 0 && (scan->line.data[0] == ' ' || scan->line.data[0] == '\t' ||
-                                     scan->line.data[0] == '\r')) {
-        (void)take(scan, 1);
+    if (scan->line.length > 0) {
+        (void)take(scan, span(scan->line, is_blank));
     }
-    // A NUL byte in the text is a mark that nobody expects, not the end of the line.
-    return scan->line.length == 0 || scan->line.data[0] == '#' ? '\0'
-           : scan->line.data[0] == '\0'                        ? '\x01'
-                                                               : scan->line.data[0];
+    if (scan->line.length == 0 || scan->line.data[0] == '#') {
+        return '\0';
+    }
+    // A NUL in the text is a mark that nobody expects, not the end of the line.
+    return scan->line.data[0] == '\0' ? '\x01' : scan->line.data[0];
 }
 
 bool ps_scan_at_end(ps_scan *scan)
