@@ -64,8 +64,10 @@ static ps_status bind_operand(ps_exec *exec, const ps_plan *plan, const ps_plan_
                               uint32_t id, ps_weight_lookup *lookup, void *context, ps_operand *out)
 {
     const ps_plan_value *value = &plan->values[id];
-    *out = (ps_operand){
-        .kind = value->is.kind, .dtype = value->is.dtype, .columns = value->is.columns, .value = value};
+    *out = (ps_operand){.kind = value->is.kind,
+                        .dtype = value->is.dtype,
+                        .columns = value->is.columns,
+                        .value = value};
     switch (value->is.kind) {
     case PS_VALUE_WEIGHT:
         return bind_weight(step, value, lookup, context, out);

@@ -64,8 +64,6 @@ struct ps_exec {
     uint64_t *step_ns;
 };
 
-#define PS_NO_BLOCK UINT32_MAX
-
 // What one worker knows while it walks a step.
 typedef struct ps_walk {
     const ps_exec *exec;

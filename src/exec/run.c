@@ -110,14 +110,17 @@ ps_status ps_exec_prepare(ps_exec *exec)
 
 static ps_status check_block(const ps_exec *exec, const ps_step_block *change, uint32_t i)
 {
-    if (change->sequence >= exec->options.sequences || change->group >= exec->kv_group_count ||
-        change->index >= exec->table_blocks ||
-        (change->block != PS_NO_BLOCK &&
-         change->block >= exec->options.group_blocks[change->group])) {
+    const bool in_range = change->sequence < exec->options.sequences &&
+                          change->group < exec->kv_group_count &&
+                          change->index < exec->table_blocks;
+    const uint32_t blocks = in_range ? exec->options.group_blocks[change->group] : 0;
+    if (!in_range || change->block >= blocks ||
+        (change->copy_from != PS_NO_BLOCK && change->copy_from >= blocks)) {
         return ps_fail(
             PS_INVALID,
-            "step: block change %u {sequence %u, group %u, index %u, block %u} is out of range", i,
-            change->sequence, change->group, change->index, change->block);
+            "step: block change %u {sequence %u, group %u, index %u, block %u, copy_from "
+            "%u} is out of range",
+            i, change->sequence, change->group, change->index, change->block, change->copy_from);
     }
     return PS_OK;
 }
@@ -235,15 +238,26 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     }
 }
 
+static void change_block(ps_exec *exec, const ps_step_block *change)
+{
+    exec->tables[((uint64_t)change->sequence * exec->kv_group_count + change->group) *
+                     exec->table_blocks +
+                 change->index] = change->block;
+    for (uint32_t i = 0; i < exec->kv_layer_count && change->copy_from != PS_NO_BLOCK; i++) {
+        const ps_kv_layer *layer = &exec->kv_layers[i];
+        if (layer->group == change->group && change->copy_from != change->block) {
+            memcpy(layer->pool + change->block * layer->block_bytes,
+                   layer->pool + change->copy_from * layer->block_bytes, layer->block_bytes);
+        }
+    }
+}
+
 ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step)
 {
     ps_assert(exec->shared != NULL);
     PS_TRY(check_step(exec, program->plan, step));
     for (uint32_t i = 0; i < step->block_count; i++) {
-        const ps_step_block *change = &ps_step_blocks(step)[i];
-        exec->tables[((uint64_t)change->sequence * exec->kv_group_count + change->group) *
-                         exec->table_blocks +
-                     change->index] = change->block;
+        change_block(exec, &ps_step_blocks(step)[i]);
     }
     uint32_t logits = 0;
     for (uint32_t i = 0; i < step->row_count; i++) {

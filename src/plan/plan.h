@@ -109,9 +109,11 @@ typedef struct ps_step_row {
 } ps_step_row;
 
 // From this step on, tokens [32 * index, 32 * (index + 1)) of the sequence live in `block` of the
-// group's pool.
+// group's pool. All changes of a step are made in their order, before its rows run; where copy_from
+// is not PS_NO_BLOCK, that block's content is copied first.
+#define PS_NO_BLOCK UINT32_MAX
 typedef struct ps_step_block {
-    uint32_t sequence, group, index, block;
+    uint32_t sequence, group, index, block, copy_from;
 } ps_step_block;
 
 typedef struct ps_step {

@@ -1,0 +1,285 @@
+// session/sampler.c - from logits to a token.
+//
+// Greedy looks at the logits once. Otherwise the candidates are cut in the order top_k, top_p,
+// min_p and one is drawn; candidates are sorted by falling logit, equal ones by id, so that a seed
+// gives the same tokens everywhere.
+#include "session/sampler.h"
+
+#include "base/rng.h"
+#include "base/status.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct candidate {
+    float logit;
+    int32_t id;
+} candidate;
+
+struct ps_sampler {
+    ps_sampler_options options;
+    ps_kernels kernels;
+    uint32_t vocabulary;
+    ps_rng rng;
+    int32_t *recent; // [penalty_last] ring of accepted tokens
+    uint32_t recent_count, recent_next;
+    candidate *candidates; // [vocabulary]
+    float *weights;        // [vocabulary]
+    ps_logit_bias *biases;
+};
+
+ps_sampler_options ps_sampler_defaults(void)
+{
+    return (ps_sampler_options){.temperature = 0.8f,
+                                .top_k = 40,
+                                .top_p = 0.95f,
+                                .min_p = 0.05f,
+                                .repeat_penalty = 1,
+                                .penalty_last = 64};
+}
+
+static ps_status check_range(const char *name, float value, float low, float high)
+{
+    if (value >= low && value <= high) { // false for NaN
+        return PS_OK;
+    }
+    return ps_fail(PS_INVALID, "%s is %g: %g to %g would be right", name, (double)value,
+                   (double)low, (double)high);
+}
+
+static ps_status check_options(const ps_sampler_options *options, uint32_t vocabulary)
+{
+    PS_TRY(check_range("temperature", options->temperature, 0, 100));
+    PS_TRY(check_range("top_p", options->top_p, 0, 1));
+    PS_TRY(check_range("min_p", options->min_p, 0, 1));
+    PS_TRY(check_range("repeat_penalty", options->repeat_penalty, 0.01f, 100));
+    PS_TRY(check_range("presence_penalty", options->presence_penalty, -100, 100));
+    PS_TRY(check_range("frequency_penalty", options->frequency_penalty, -100, 100));
+    for (size_t i = 0; i < options->bias_count; i++) {
+        const ps_logit_bias *bias = &options->biases[i];
+        if (bias->token < 0 || (uint32_t)bias->token >= vocabulary) {
+            return ps_fail(PS_INVALID, "logit bias for token %d: the vocabulary has %u",
+                           bias->token, vocabulary);
+        }
+        if (isnan(bias->bias) || bias->bias > 1e6f) {
+            return ps_fail(PS_INVALID, "logit bias %g of token %d: at most 1e6 would be right",
+                           (double)bias->bias, bias->token);
+        }
+    }
+    if (options->penalty_last > (1u << 20)) {
+        return ps_fail(PS_INVALID, "penalty_last is %u: at most %u would be right",
+                       options->penalty_last, 1u << 20);
+    }
+    return PS_OK;
+}
+
+ps_status ps_sampler_create_for(const ps_kernels *kernels, uint32_t vocabulary,
+                                const ps_sampler_options *options, ps_sampler **out)
+{
+    PS_TRY(check_options(options, vocabulary));
+    ps_sampler *sampler = calloc(1, sizeof *sampler);
+    if (sampler == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for a sampler");
+    }
+    sampler->options = *options;
+    sampler->kernels = *kernels;
+    sampler->vocabulary = vocabulary;
+    sampler->rng = ps_rng_seed(options->seed);
+    sampler->recent = calloc(options->penalty_last + 1, sizeof *sampler->recent);
+    sampler->candidates = calloc(vocabulary, sizeof *sampler->candidates);
+    sampler->weights = calloc(vocabulary, sizeof *sampler->weights);
+    sampler->biases = calloc(options->bias_count + 1, sizeof *sampler->biases);
+    if (sampler->recent == NULL || sampler->candidates == NULL || sampler->weights == NULL ||
+        sampler->biases == NULL) {
+        ps_sampler_destroy(sampler);
+        return ps_fail(PS_NO_MEMORY, "no memory for a sampler of %u tokens", vocabulary);
+    }
+    if (options->bias_count > 0) {
+        memcpy(sampler->biases, options->biases, options->bias_count * sizeof *sampler->biases);
+    }
+    sampler->options.biases = sampler->biases;
+    *out = sampler;
+    return PS_OK;
+}
+
+void ps_sampler_destroy(ps_sampler *sampler)
+{
+    if (sampler == NULL) {
+        return;
+    }
+    free(sampler->recent);
+    free(sampler->candidates);
+    free(sampler->weights);
+    free(sampler->biases);
+    free(sampler);
+}
+
+void ps_sampler_accept(ps_sampler *sampler, int32_t token)
+{
+    const uint32_t size = sampler->options.penalty_last;
+    if (size == 0 || token < 0 || (uint32_t)token >= sampler->vocabulary) {
+        return;
+    }
+    sampler->recent[sampler->recent_next] = token;
+    sampler->recent_next = (sampler->recent_next + 1) % size;
+    sampler->recent_count += sampler->recent_count < size;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const int32_t left = *(const int32_t *)a;
+    const int32_t right = *(const int32_t *)b;
+    return (left > right) - (left < right);
+}
+
+// The repeat penalty of CTRL (arXiv 1909.05858, section 4.1) and OpenAI's presence and frequency
+// penalties, once per distinct recent token.
+static void apply_penalties(ps_sampler *sampler, float *logits)
+{
+    const ps_sampler_options *options = &sampler->options;
+    if (sampler->recent_count == 0 ||
+        (options->repeat_penalty == 1 && options->presence_penalty == 0 &&
+         options->frequency_penalty == 0)) {
+        return;
+    }
+    int32_t *ids = (int32_t *)(void *)sampler->candidates; // free until candidates are gathered
+    const uint32_t count = sampler->recent_count < 2 * sampler->vocabulary
+                               ? sampler->recent_count
+                               : 2 * sampler->vocabulary;
+    memcpy(ids, sampler->recent, count * sizeof *ids);
+    qsort(ids, count, sizeof *ids, compare_ids);
+    for (uint32_t i = 0; i < count;) {
+        uint32_t uses = 1;
+        while (i + uses < count && ids[i + uses] == ids[i]) {
+            uses++;
+        }
+        float *logit = &logits[ids[i]];
+        *logit = *logit > 0 ? *logit / options->repeat_penalty : *logit * options->repeat_penalty;
+        *logit -= options->presence_penalty + options->frequency_penalty * (float)uses;
+        i += uses;
+    }
+}
+
+// The first of the largest logits. NaN and +infinity make the answer meaningless and are found
+// here.
+static ps_status find_best(const float *logits, uint32_t count, int32_t *out)
+{
+    uint32_t best = 0;
+    bool finite = true;
+    for (uint32_t i = 0; i < count; i++) {
+        finite &= logits[i] < INFINITY; // false for NaN too
+        if (logits[i] > logits[best]) {
+            best = i;
+        }
+    }
+    if (!finite || logits[best] == -INFINITY) {
+        return ps_fail(PS_NOT_FINITE, "the model's logits are not finite numbers");
+    }
+    *out = (int32_t)best;
+    return PS_OK;
+}
+
+static bool before(const candidate *a, const candidate *b)
+{
+    return a->logit != b->logit ? a->logit > b->logit : a->id < b->id;
+}
+
+static int compare_candidates(const void *a, const void *b)
+{
+    return before(a, b) ? -1 : 1;
+}
+
+// Moves the worst of heap[0..count) from the root to where it belongs: a heap with the worst
+// candidate on top.
+static void sift_down(candidate *heap, uint32_t count, uint32_t at)
+{
+    for (;;) {
+        uint32_t worst = at;
+        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++) {
+            if (before(&heap[worst], &heap[child])) {
+                worst = child;
+            }
+        }
+        if (worst == at) {
+            return;
+        }
+        const candidate swap = heap[at];
+        heap[at] = heap[worst];
+        heap[worst] = swap;
+        at = worst;
+    }
+}
+
+// The best top_k candidates, sorted; all of them when top_k is 0.
+static uint32_t gather(const ps_sampler *sampler, const float *logits)
+{
+    const uint32_t all = sampler->vocabulary;
+    const uint32_t top_k = sampler->options.top_k;
+    const uint32_t kept = top_k == 0 || top_k > all ? all : top_k;
+    candidate *heap = sampler->candidates;
+    for (uint32_t i = 0; i < kept; i++) {
+        heap[i] = (candidate){.logit = logits[i], .id = (int32_t)i};
+    }
+    for (uint32_t i = kept / 2; kept < all && i-- > 0;) {
+        sift_down(heap, kept, i);
+    }
+    for (uint32_t i = kept; i < all; i++) {
+        if (logits[i] > heap[0].logit) { // an equal one has a higher id and is worse
+            heap[0] = (candidate){.logit = logits[i], .id = (int32_t)i};
+            sift_down(heap, kept, 0);
+        }
+    }
+    qsort(heap, kept, sizeof *heap, compare_candidates);
+    return kept;
+}
+
+// The shortest head of the candidates whose probabilities reach top_p, cut further by min_p of the
+// best one.
+static uint32_t cut(const ps_sampler *sampler, uint32_t count)
+{
+    float *p = sampler->weights;
+    for (uint32_t i = 0; i < count; i++) {
+        p[i] = sampler->candidates[i].logit;
+    }
+    sampler->kernels.softmax(p, p, count);
+    double sum = 0;
+    uint32_t kept = 0;
+    while (kept < count && (kept == 0 || (sum < (double)sampler->options.top_p &&
+                                          p[kept] >= sampler->options.min_p * p[0]))) {
+        sum += (double)p[kept++];
+    }
+    return kept;
+}
+
+static int32_t draw(ps_sampler *sampler, uint32_t count)
+{
+    float *p = sampler->weights;
+    for (uint32_t i = 0; i < count; i++) {
+        p[i] = (sampler->candidates[i].logit - sampler->candidates[0].logit) /
+               sampler->options.temperature;
+    }
+    sampler->kernels.softmax(p, p, count);
+    double left = ps_rng_double(&sampler->rng);
+    uint32_t i = 0;
+    while (i + 1 < count && left >= (double)p[i]) {
+        left -= (double)p[i++];
+    }
+    return sampler->candidates[i].id;
+}
+
+ps_status ps_sampler_pick(ps_sampler *sampler, float *logits, int32_t *out)
+{
+    for (size_t i = 0; i < sampler->options.bias_count; i++) {
+        logits[sampler->biases[i].token] += sampler->biases[i].bias;
+    }
+    apply_penalties(sampler, logits);
+    int32_t id;
+    PS_TRY(find_best(logits, sampler->vocabulary, &id));
+    if (sampler->options.temperature > 0) {
+        id = draw(sampler, cut(sampler, gather(sampler, logits)));
+    }
+    ps_sampler_accept(sampler, id);
+    *out = id;
+    return PS_OK;
+}
