@@ -197,23 +197,25 @@ ps_status ps_builder_linear(ps_builder *builder, const ps_linear_spec *spec, ps_
     return PS_OK;
 }
 
-static ps_value_id rope_table(const ps_builder *builder)
+// NULL: there is no table for that layer yet.
+static const ps_rope_key *find_rope(const ps_builder *builder, const ps_model_layer *layer)
 {
     for (uint32_t i = 0; i < builder->rope_count; i++) {
-        if (builder->rope[i].base == builder->layer->rope_base &&
-            builder->rope[i].scale == builder->layer->rope_scale) {
-            return builder->rope[i].table;
+        if (builder->rope[i].base == layer->rope_base &&
+            builder->rope[i].scale == layer->rope_scale) {
+            return &builder->rope[i];
         }
     }
-    ps_assert(!"the frame made a table for every layer");
-    return PS_NO_VALUE;
+    return NULL;
 }
 
 static ps_status rope(ps_builder *builder, const char *name, ps_value_id x, ps_value_id *out)
 {
+    const ps_rope_key *key = find_rope(builder, builder->layer);
+    ps_assert(key != NULL);
     const ps_node node = {.op = PS_OP_ROPE,
                           .input_count = 2,
-                          .inputs = {x, rope_table(builder)},
+                          .inputs = {x, key->table},
                           .attributes = {.rope_style = builder->config->rope_style,
                                          .head_dim = builder->layer->head_dim,
                                          .rotary_dim = builder->config->rotary_dim}};
@@ -436,17 +438,6 @@ static ps_status rope_factors(ps_builder *builder, ps_value_id *out)
     return check_factors(tensor, count);
 }
 
-static bool has_rope_table(const ps_builder *builder, const ps_model_layer *layer)
-{
-    for (uint32_t i = 0; i < builder->rope_count; i++) {
-        if (builder->rope[i].base == layer->rope_base &&
-            builder->rope[i].scale == layer->rope_scale) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // One table for each (base, scale) among the layers, in order of first use.
 static ps_status rope_tables(ps_builder *builder)
 {
@@ -455,7 +446,7 @@ static ps_status rope_tables(ps_builder *builder)
     PS_TRY(rope_factors(builder, &factors));
     for (uint32_t i = 0; i < config->layers; i++) {
         const ps_model_layer *layer = &config->layer[i];
-        if (has_rope_table(builder, layer)) {
+        if (find_rope(builder, layer) != NULL) {
             continue;
         }
         if (builder->rope_count == PS_ROPE_TABLES_MAX) {
