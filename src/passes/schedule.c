@@ -111,15 +111,16 @@ static void set_partition(ps_plan_value *value, uint32_t columns, uint32_t unit,
     value->part_offset = offset;
 }
 
-// Views inherit the partition of what they are views of.
+// Views are shared out as what they are views of.
 static void spread_partition(const scheduler *s, ps_value_id storage)
 {
     const ps_plan_value *whole = value_of(s, storage);
     for (uint32_t i = 0; i < s->plan->value_count; i++) {
         ps_plan_value *view = value_of(s, i);
         if (view->is.kind == PS_VALUE_ACTIVATION && view->is.alias_of == storage) {
-            set_partition(view, whole->part_columns, whole->part_unit,
-                          whole->part_offset + view->is.alias_column);
+            const uint32_t shift = whole->part_unit == 0 ? 0 : view->is.alias_column;
+            set_partition(view, whole->part_columns, whole->part_unit, whole->part_offset + shift);
+            view->is_private = whole->is_private;
         }
     }
 }

@@ -1,0 +1,327 @@
+// plan/verify_workers.c - what workers may do side by side.
+//
+//   1. A split says which part of a step's output a worker computes; only parts that are disjoint
+//      and together the whole are accepted.
+//   2. A worker reads another's part only when a barrier stands between: the time between two
+//      barriers is an epoch, and within one nothing is known of who is where.
+//   3. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
+//      one from step to step.
+#include "plan/verify_internal.h"
+
+#include <stdlib.h>
+
+static const char *const SPLIT_TEXT[PS_SPLIT_COUNT] = {
+    [PS_SPLIT_ALL] = "all",
+    [PS_SPLIT_ROWS] = "rows",
+    [PS_SPLIT_COLUMNS] = "columns",
+    [PS_SPLIT_UNITS] = "units",
+};
+
+static bool can_split(ps_op op, ps_split split)
+{
+    switch (op) {
+    case PS_OP_LINEAR:
+    case PS_OP_GATE_UP:
+        return split == PS_SPLIT_COLUMNS;
+    case PS_OP_ATTENTION:
+    case PS_OP_ATTENTION_PARTIAL:
+    case PS_OP_EXPERT_LINEAR:
+    case PS_OP_EXPERT_GATE_UP:
+        return split == PS_SPLIT_UNITS;
+    case PS_OP_KV_WRITE: // one cache for all: every worker writing all of it would be a race
+        return split == PS_SPLIT_ROWS || split == PS_SPLIT_COLUMNS;
+    default:
+        return split == PS_SPLIT_ALL || split == PS_SPLIT_ROWS ||
+               (split == PS_SPLIT_COLUMNS && (ps_op_get(op)->flags & PS_OP_COLUMNWISE) != 0);
+    }
+}
+
+// Columns that one worker must have together for this operator.
+static uint32_t columns_of_one(const ps_plan *plan, const ps_plan_step *step)
+{
+    switch (step->op) {
+    case PS_OP_LINEAR:
+        return PS_GROUP_ROWS;
+    case PS_OP_GATE_UP:
+    case PS_OP_QUANTISE:
+        return PS_BLOCK_COLUMNS;
+    case PS_OP_RMS_NORM:
+        return plan->values[step->inputs[1]].is.columns;
+    case PS_OP_ROPE:
+        return step->attributes.head_dim;
+    case PS_OP_KV_WRITE:
+        return plan->values[step->inputs[2]].is.head_dim;
+    default:
+        return 1;
+    }
+}
+
+// The parts of all workers are cut at multiples of `together` and make up the whole value.
+static ps_status check_partition(const ps_plan_value *value, uint32_t together)
+{
+    if (value->part_unit == 0 || value->part_unit % together != 0 ||
+        value->part_offset % together != 0) {
+        return ps_fail(PS_INVALID,
+                       "'%s' is shared out in units of %u columns from %u on, multiples of %u "
+                       "would be right",
+                       value->is.name, value->part_unit, value->part_offset, together);
+    }
+    const uint64_t end = (uint64_t)value->part_offset + value->is.columns;
+    return end <= value->part_columns
+               ? PS_OK
+               : ps_fail(PS_INVALID, "'%s' ends at column %llu of %u that are shared out",
+                         value->is.name, (unsigned long long)end, value->part_columns);
+}
+
+// A group of 16 rows belongs to one weight.
+static ps_status check_joined(const ps_plan *plan, const ps_plan_step *step)
+{
+    for (uint32_t i = 1; i + 1 < step->input_count; i++) {
+        const ps_value *weight = &plan->values[step->inputs[i]].is;
+        if (weight->rows % PS_GROUP_ROWS != 0) {
+            return ps_fail(PS_INVALID,
+                           "'%s' has %u rows before the next weight, a multiple of %d would be "
+                           "right",
+                           weight->name, weight->rows, PS_GROUP_ROWS);
+        }
+    }
+    return PS_OK;
+}
+
+static ps_status check_columns_split(const ps_plan *plan, const ps_plan_step *step)
+{
+    const uint32_t together = columns_of_one(plan, step);
+    if (step->op == PS_OP_KV_WRITE) {
+        PS_TRY(check_partition(&plan->values[step->inputs[0]], together));
+        return check_partition(&plan->values[step->inputs[1]], together);
+    }
+    if (step->op == PS_OP_LINEAR) {
+        PS_TRY(check_joined(plan, step));
+    }
+    return check_partition(&plan->values[step->output], together);
+}
+
+ps_status ps_plan_check_split(const ps_plan *plan, const ps_plan_step *step)
+{
+    if ((unsigned)step->split >= PS_SPLIT_COUNT) {
+        return ps_fail(PS_INVALID, "split %d is unknown", (int)step->split);
+    }
+    if (!can_split(step->op, step->split)) {
+        return ps_fail(PS_INVALID, "cannot be split by %s", SPLIT_TEXT[step->split]);
+    }
+    if (step->output != PS_NO_VALUE) {
+        const ps_plan_value *output = &plan->values[step->output];
+        if (output->is_private != (step->split == PS_SPLIT_ALL)) {
+            return ps_fail(PS_INVALID, "'%s' is %s, but the step is split by %s", output->is.name,
+                           output->is_private ? "private" : "shared", SPLIT_TEXT[step->split]);
+        }
+        if (output->part_unit != 0 && step->split != PS_SPLIT_COLUMNS) {
+            return ps_fail(PS_INVALID, "'%s' is shared out by columns, but the step by %s",
+                           output->is.name, SPLIT_TEXT[step->split]);
+        }
+    }
+    return step->split == PS_SPLIT_COLUMNS ? check_columns_split(plan, step) : PS_OK;
+}
+
+// ---- barriers
+
+static bool reads_own_rows(const ps_plan *plan, const ps_plan_step *step,
+                           const ps_plan_value *value)
+{
+    if (step->split != PS_SPLIT_ROWS) {
+        return false;
+    }
+    // The rows that are shared out: those of the output, or of the step where there is none.
+    const bool none = step->output == PS_NO_VALUE;
+    const ps_rows kind = none ? PS_ROWS_STEP : plan->values[step->output].is.row_kind;
+    const uint32_t multiplier = none ? 1 : plan->values[step->output].is.row_multiplier;
+    return value->is.row_kind == kind && value->is.row_multiplier == multiplier;
+}
+
+static bool reads_own_columns(const ps_plan *plan, const ps_plan_step *step, uint32_t operand)
+{
+    const bool needs_all = step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP ||
+                           (step->op == PS_OP_ROPE && operand == 1);
+    if (step->split != PS_SPLIT_COLUMNS || needs_all) {
+        return false;
+    }
+    if (step->op == PS_OP_KV_WRITE) { // K and V go by their own partitions
+        return true;
+    }
+    const ps_plan_value *value = &plan->values[step->inputs[operand]];
+    const ps_plan_value *output = &plan->values[step->output];
+    return value->part_columns == output->part_columns && value->part_unit == output->part_unit &&
+           value->part_offset == output->part_offset;
+}
+
+// True when a worker finds what it reads of an operand in what it has itself written.
+static bool reads_own(const ps_plan *plan, const ps_plan_step *step, uint32_t operand,
+                      ps_split written)
+{
+    const ps_plan_value *value = &plan->values[step->inputs[operand]];
+    if (value->is.kind == PS_VALUE_KV) {
+        return false;
+    }
+    switch (written) {
+    case PS_SPLIT_ALL:
+        return true;
+    case PS_SPLIT_ROWS:
+        return reads_own_rows(plan, step, value);
+    case PS_SPLIT_COLUMNS:
+        return reads_own_columns(plan, step, operand);
+    default:
+        return false;
+    }
+}
+
+ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t index)
+{
+    const ps_plan *plan = check->plan;
+    const ps_plan_step *step = &plan->steps[index];
+    for (uint32_t i = 0; i < step->input_count; i++) {
+        const ps_plan_value *value = &plan->values[step->inputs[i]];
+        const uint32_t writer = check->writer[ps_plan_storage(plan, step->inputs[i])];
+        if (value->is.kind == PS_VALUE_WEIGHT || writer == index || // a kv_write's own cache
+            check->epoch[writer] != check->epoch[index] ||
+            reads_own(plan, step, i, plan->steps[writer].split)) {
+            continue;
+        }
+        return ps_fail(PS_INVALID,
+                       "reads parts of '%s' that other workers write in step %u, without a barrier "
+                       "between",
+                       value->is.name, writer);
+    }
+    return PS_OK;
+}
+
+// ---- bytes
+
+// A value's bytes and the closed range of times in which they are its own.
+typedef struct lifetime {
+    const ps_plan_value *value;
+    uint64_t begin, end; // bytes
+    uint32_t first, last;
+} lifetime;
+
+static int by_first(const void *a, const void *b)
+{
+    const uint32_t left = ((const lifetime *)a)->first;
+    const uint32_t right = ((const lifetime *)b)->first;
+    return (left > right) - (left < right);
+}
+
+static int by_last(const void *a, const void *b)
+{
+    const uint32_t left = (*(const lifetime *const *)a)->last;
+    const uint32_t right = (*(const lifetime *const *)b)->last;
+    return (left > right) - (left < right);
+}
+
+static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifetime *lives)
+{
+    const ps_plan *plan = check->plan;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        const ps_plan_value *value = &plan->values[i];
+        const uint32_t writer = check->writer[i];
+        if (value->is.kind != PS_VALUE_ACTIVATION || writer == PS_NO_VALUE ||
+            value->is_private != is_private) {
+            continue;
+        }
+        const uint64_t rows = ps_plan_rows(value, plan->rows_max, plan->logits_max);
+        const uint32_t last = check->last_read[i];
+        lives[count++] = (lifetime){
+            .value = value,
+            .begin = value->offset_bytes,
+            .end = value->offset_bytes + rows * value->row_bytes,
+            .first = is_private ? writer : check->epoch[writer],
+            .last = value->is.is_output ? UINT32_MAX
+                    : is_private        ? last
+                                        : check->epoch[last],
+        };
+    }
+    return count;
+}
+
+// The lives of one moment, in order of their bytes, which are disjoint.
+typedef struct moment {
+    const lifetime **alive;
+    uint32_t count;
+} moment;
+
+// How many of the moment begin before `begin`.
+static uint32_t find_place(const moment *now, uint64_t begin)
+{
+    uint32_t low = 0;
+    uint32_t high = now->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (now->alive[middle]->begin < begin) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static ps_status begin_life(moment *now, const lifetime *life)
+{
+    const uint32_t at = find_place(now, life->begin);
+    const lifetime *other = at > 0 && now->alive[at - 1]->end > life->begin ? now->alive[at - 1]
+                            : at < now->count && now->alive[at]->begin < life->end ? now->alive[at]
+                                                                                   : NULL;
+    if (other != NULL) {
+        return ps_fail(PS_INVALID, "'%s' and '%s' share bytes while both are needed",
+                       other->value->is.name, life->value->is.name);
+    }
+    for (uint32_t i = now->count++; i > at; i--) {
+        now->alive[i] = now->alive[i - 1];
+    }
+    now->alive[at] = life;
+    return PS_OK;
+}
+
+static void end_life(moment *now, const lifetime *life)
+{
+    uint32_t at = find_place(now, life->begin);
+    ps_assert(at < now->count && now->alive[at] == life);
+    for (now->count--; at < now->count; at++) {
+        now->alive[at] = now->alive[at + 1];
+    }
+}
+
+static ps_status check_lives(const ps_plan_check *check, bool is_private, ps_arena *arena)
+{
+    lifetime *lives = PS_ARENA_NEW(arena, lifetime, check->plan->value_count);
+    const lifetime **ending = PS_ARENA_NEW(arena, const lifetime *, check->plan->value_count);
+    moment now = {.alive = PS_ARENA_NEW(arena, const lifetime *, check->plan->value_count)};
+    if (lives == NULL || ending == NULL || now.alive == NULL) {
+        return PS_NO_MEMORY;
+    }
+    const uint32_t count = gather_lives(check, is_private, lives);
+    qsort(lives, count, sizeof *lives, by_first);
+    for (uint32_t i = 0; i < count; i++) {
+        ending[i] = &lives[i];
+    }
+    qsort(ending, count, sizeof(const lifetime *), by_last);
+    uint32_t ended = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (lives[i].begin == lives[i].end) { // no rows, no bytes
+            continue;
+        }
+        for (; ending[ended]->last < lives[i].first; ended++) {
+            if (ending[ended]->begin != ending[ended]->end) {
+                end_life(&now, ending[ended]);
+            }
+        }
+        PS_TRY(begin_life(&now, &lives[i]));
+    }
+    return PS_OK;
+}
+
+ps_status ps_plan_check_lives(const ps_plan_check *check, ps_arena *arena)
+{
+    PS_TRY(check_lives(check, false, arena));
+    return check_lives(check, true, arena);
+}

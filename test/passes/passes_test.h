@@ -1,0 +1,24 @@
+// test/passes/passes_test.h - what tests of passes share: a machine with round numbers, and
+// options.
+#ifndef PS_TEST_PASSES_TEST_H
+#define PS_TEST_PASSES_TEST_H
+
+#include "passes/passes.h"
+
+static const ps_machine PS_TEST_MACHINE = {.name = "round numbers",
+                                           .threads = 4,
+                                           .l2_bytes = 1 << 20,
+                                           .llc_bytes = 32 << 20,
+                                           .read_gbs = 40,
+                                           .cache_read_gbs = 400,
+                                           .int8_gops = 1000,
+                                           .f32_gops = 200,
+                                           .barrier_ns = 500};
+
+// The buckets that the engine makes plans for, in small: decode, and prefill.
+static const ps_pass_options PS_TEST_DECODE = {
+    .rows_max = 8, .logits_max = 8, .context_max = 1000, .machine = &PS_TEST_MACHINE};
+static const ps_pass_options PS_TEST_PREFILL = {
+    .rows_max = 512, .logits_max = 8, .context_max = 1000, .machine = &PS_TEST_MACHINE};
+
+#endif

@@ -1,0 +1,111 @@
+// ctest-labels: prop
+// ctest-links: ps_passes
+// Goal: every right graph becomes a plan that verifies, in every bucket.
+// Method: random graphs (test/ir/graph_maker.h) through all passes, each followed by verification;
+// ps_plan_verify shares no code with the scheduler.
+#include "ir/graph_maker.h"
+#include "ir/graph_text_test.h"
+#include "passes/passes_test.h"
+
+#define ROUNDS 300
+#define BLOCKS_MAX 12
+#define ARENA_BYTES ((size_t)256 << 20)
+
+// What the scheduler makes is taken back: chunks of attention and their merge become attention.
+static void join_chunks(const ps_graph *graph, ps_node *partial, ps_node *merge)
+{
+    ps_value *output = &graph->values[merge->output];
+    ps_assert(merge->op == PS_OP_ATTENTION_MERGE && merge->inputs[0] == partial->output);
+    output->columns = graph->values[partial->inputs[0]].columns;
+    partial->op = PS_OP_ATTENTION;
+    partial->output = merge->output;
+}
+
+// What fusing makes is taken back: a linear with several weights becomes one for each, whose
+// outputs were views. With the site of q, k and v, fusing may join them again.
+static void split_linear(ps_gen *gen, ps_graph *graph, const ps_node *joined)
+{
+    const bool is_qkv = ps_gen_range(gen, 0, 3) > 0;
+    uint32_t column = 0;
+    for (uint32_t i = 1; i < joined->input_count; i++) {
+        ps_node node = *joined;
+        node.inputs[1] = joined->inputs[i];
+        node.input_count = 2;
+        node.attributes.site = is_qkv ? PS_SITE_ATTN_QKV : PS_SITE_ATTN_O;
+        for (uint32_t v = 0; v < graph->value_count; v++) {
+            ps_value *view = &graph->values[v];
+            if (view->alias_of == joined->output && view->alias_column == column) {
+                view->alias_of = PS_NO_VALUE;
+                view->alias_column = 0;
+                node.output = v;
+            }
+        }
+        column += graph->values[node.inputs[1]].rows;
+        ps_assert(ps_graph_add_node(graph, &node) == PS_OK);
+    }
+}
+
+// A random graph as an architecture would build it. Some linears that are joined already stay so,
+// where the rows of their weights allow it.
+static void make_graph(ps_gen *gen, ps_arena *arena, ps_graph *graph)
+{
+    ps_graph_init(graph, arena);
+    ps_graph_make(gen, (uint32_t)ps_gen_range(gen, 0, BLOCKS_MAX), graph);
+    const uint32_t count = graph->node_count;
+    ps_node *old = PS_ARENA_NEW(arena, ps_node, count);
+    ps_assert(old != NULL);
+    memcpy(old, graph->nodes, count * sizeof *old);
+    graph->node_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool splits = false;
+        if (old[i].op == PS_OP_ATTENTION_PARTIAL) {
+            join_chunks(graph, &old[i], &old[i + 1]);
+        } else if (old[i].op == PS_OP_LINEAR && old[i].input_count > 2) {
+            const uint32_t kv_rows = graph->values[old[i].inputs[2]].rows;
+            splits = kv_rows % PS_GROUP_ROWS != 0 || ps_gen_range(gen, 0, 3) > 0;
+        }
+        if (splits) {
+            split_linear(gen, graph, &old[i]);
+        } else if (old[i].op != PS_OP_ATTENTION_MERGE) {
+            ps_assert(ps_graph_add_node(graph, &old[i]) == PS_OK);
+        }
+    }
+}
+
+static void test_every_graph_becomes_a_plan(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    for (int round = 0; round < ROUNDS; round++) {
+        ps_arena arena;
+        ps_arena_init(&arena, ARENA_BYTES);
+        ps_graph graph;
+        make_graph(&gen, &arena, &graph);
+        const uint32_t rows = (uint32_t)ps_gen_range(&gen, 1, 4) == 1
+                                  ? (uint32_t)ps_gen_range(&gen, 1, 1000)
+                                  : (uint32_t)ps_gen_range(&gen, 1, 16);
+        const ps_pass_options options = {.rows_max = rows,
+                                         .logits_max = (uint32_t)ps_gen_range(&gen, 0, rows),
+                                         .context_max = (uint32_t)ps_gen_range(&gen, 1, 4000),
+                                         .machine = &PS_TEST_MACHINE};
+        ps_buffer text = {0};
+        ps_graph_text_require(ps_graph_print(&graph, &text), "printing");
+        ps_plan *plan = NULL;
+        const ps_status status = ps_passes_run(&graph, &options, &plan);
+        if (status != PS_OK) {
+            fprintf(stderr, "rows_max %u, logits_max %u, context_max %u\n%s", rows,
+                    options.logits_max, options.context_max, text.data);
+        }
+        ps_buffer_deinit(&text);
+        ps_graph_text_require(status, "the passes");
+        ps_arena_deinit(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_graph_becomes_a_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
