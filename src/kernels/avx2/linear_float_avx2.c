@@ -9,7 +9,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
@@ -80,20 +80,19 @@ INLINE void linear_tile(load_fn *load, size_t weight_bytes, int groups, int toke
     }
 }
 
-// The same for any number of tokens, the widest tiles first.
-INLINE void linear_groups(load_fn *load, size_t weight_bytes, int groups, float *const *y,
-                          size_t first_output, const uint8_t *w, uint32_t inputs,
-                          const void *const *x, uint32_t tokens)
+// One group for any number of tokens.
+INLINE void linear_group(load_fn *load, size_t weight_bytes, float *const *y, size_t first_output,
+                         const uint8_t *w, uint32_t inputs, const void *const *x, uint32_t tokens)
 {
-    uint32_t t = 0;
-    UNROLL
-    for (int tile = TILE_MAX; tile > 0; tile /= 2) {
-        if (groups * tile > TILE_MAX) {
-            continue;
-        }
-        for (; tokens - t >= (uint32_t)tile; t += (uint32_t)tile) {
-            linear_tile(load, weight_bytes, groups, tile, y + t, first_output, w, inputs, x + t);
-        }
+    for (; tokens >= 4; tokens -= 4, y += 4, x += 4) {
+        linear_tile(load, weight_bytes, 1, 4, y, first_output, w, inputs, x);
+    }
+    if (tokens == 3) {
+        linear_tile(load, weight_bytes, 1, 3, y, first_output, w, inputs, x);
+    } else if (tokens == 2) {
+        linear_tile(load, weight_bytes, 1, 2, y, first_output, w, inputs, x);
+    } else if (tokens == 1) {
+        linear_tile(load, weight_bytes, 1, 1, y, first_output, w, inputs, x);
     }
 }
 
@@ -107,14 +106,13 @@ INLINE void linear_float(load_fn *load, size_t weight_bytes, float *const *y, co
         for (; group_count - g >= 4; g += 4, group += 4 * group_bytes) {
             linear_tile(load, weight_bytes, 4, 1, y, g * PS_GROUP_ROWS, group, inputs, x);
         }
-    }
-    if (tokens < 4) {
+    } else if (tokens == 2) {
         for (; group_count - g >= 2; g += 2, group += 2 * group_bytes) {
-            linear_groups(load, weight_bytes, 2, y, g * PS_GROUP_ROWS, group, inputs, x, tokens);
+            linear_tile(load, weight_bytes, 2, 2, y, g * PS_GROUP_ROWS, group, inputs, x);
         }
     }
     for (; g < group_count; g++, group += group_bytes) {
-        linear_groups(load, weight_bytes, 1, y, g * PS_GROUP_ROWS, group, inputs, x, tokens);
+        linear_group(load, weight_bytes, y, g * PS_GROUP_ROWS, group, inputs, x, tokens);
     }
 }
 

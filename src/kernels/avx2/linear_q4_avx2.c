@@ -1,32 +1,35 @@
 // kernels/avx2/linear_q4_avx2.c - Q4_0, Q4_1 and Q4_K, which differ only in scales and zero point.
 #include "kernels/avx2/linear_quant_avx2.h"
 
-INLINE void dots_q4(__m256i *dot, const uint8_t *weights, const uint8_t *scales,
+INLINE void dots_q4(__m256i dot[][2], const uint8_t *weights, const uint8_t *scales,
                     const block_inputs *x, int tokens)
 {
-    __m256i pairs[TILE_TOKENS];
-    UNROLL
-    for (int t = 0; t < tokens; t++) {
-        pairs[t] = _mm256_setzero_si256();
-    }
+    __m256i pairs[TILE_TOKENS][2];
+    set_zero(pairs, tokens);
     UNROLL
     for (int g = 0; g < 4; g++) {
-        __m256i w[2];
-        unpack_nibbles(w, weights, g);
+        __m256i w[2][2];
+        unpack_nibbles(w[0], weights, g);
+        unpack_nibbles(w[1], weights + 32, g);
         UNROLL
         for (int t = 0; t < tokens; t++) {
-            const __m256i a = _mm256_maddubs_epi16(w[0], four_columns(x->q[t] + 4 * g));
-            const __m256i b = _mm256_maddubs_epi16(w[1], four_columns(x->q[t] + 16 + 4 * g));
-            pairs[t] = _mm256_add_epi16(pairs[t], _mm256_add_epi16(a, b));
+            const __m256i low = four_columns(x->q[t] + 4 * g);
+            const __m256i high = four_columns(x->q[t] + 16 + 4 * g);
+            UNROLL
+            for (int half = 0; half < 2; half++) {
+                add_pairs(&pairs[t][half], w[half][0], low);
+                add_pairs(&pairs[t][half], w[half][1], high);
+            }
         }
     }
     UNROLL
     for (int t = 0; t < tokens; t++) {
-        dot[t] = widen(pairs[t]);
+        dot[t][0] = widen(pairs[t][0]);
+        dot[t][1] = widen(pairs[t][1]);
     }
 }
 
-INLINE void dots_q4_0(__m256i *dot, const uint8_t *weights, const uint8_t *scales,
+INLINE void dots_q4_0(__m256i dot[][2], const uint8_t *weights, const uint8_t *scales,
                       const block_inputs *x, int tokens)
 {
     dots_q4(dot, weights, scales, x, tokens);

@@ -21,39 +21,50 @@ INLINE __m256i twice_i16(const uint8_t *scales)
     return _mm256_shuffle_epi8(lanes, low_halves);
 }
 
-INLINE void dots_q6_k(__m256i *dot, const uint8_t *weights, const uint8_t *scales,
+// Columns 16h + 4g of eight rows.
+INLINE __m256i unpack_q6(const uint8_t *weights, int g, int h)
+{
+    const __m256i both = load_bytes(weights + 64 * g);
+    const __m256i low = _mm256_and_si256(h == 0 ? both : _mm256_srli_epi16(both, 4),
+                                         _mm256_set1_epi8(15));
+    return _mm256_or_si256(low, move_bits(load_bytes(weights + 256 + 64 * h), 2 * g, 4, 0x30));
+}
+
+INLINE void dots_q6_k(__m256i dot[][2], const uint8_t *weights, const uint8_t *scales,
                       const block_inputs *x, int tokens)
 {
-    const __m256i factor[2] = {twice_i16(scales + 32), twice_i16(scales + 32 + PS_GROUP_ROWS)};
-    const __m256i top[2] = {load_bytes(weights + 256), load_bytes(weights + 320)};
-
-    // The weights carry + 32; both sub-blocks' corrections are one madd.
-    const __m256i factors = _mm256_blend_epi16(factor[0], factor[1], 0xaa);
+    // The weights carry + 32; the corrections of both sub-blocks are one madd.
+    __m256i factor[2][2];
     UNROLL
-    for (int t = 0; t < tokens; t++) {
-        const __m256i sums = _mm256_madd_epi16(factors, both_sums(x->sum[t]));
-        dot[t] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, 5));
-    }
-    UNROLL
-    for (int g = 0; g < 4; g += 2) {
-        __m256i w[2][2];
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            unpack_nibbles(w[i], weights, g + i);
-            UNROLL
-            for (int h = 0; h < 2; h++) {
-                w[i][h] = _mm256_or_si256(w[i][h], move_bits(top[h], 2 * (g + i), 4, 0x30));
-            }
-        }
+    for (int half = 0; half < 2; half++) {
+        factor[0][half] = twice_i16(scales + 32 + 8 * half);
+        factor[1][half] = twice_i16(scales + 48 + 8 * half);
+        const __m256i factors = _mm256_blend_epi16(factor[0][half], factor[1][half], 0xaa);
         UNROLL
         for (int t = 0; t < tokens; t++) {
+            const __m256i sums = _mm256_madd_epi16(factors, both_sums(x->sum[t]));
+            dot[t][half] = _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, 5));
+        }
+    }
+    UNROLL
+    for (int h = 0; h < 2; h++) {
+        UNROLL
+        for (int g = 0; g < 4; g += 2) {
+            const __m256i w[2][2] = {
+                {unpack_q6(weights, g, h), unpack_q6(weights, g + 1, h)},
+                {unpack_q6(weights + 32, g, h), unpack_q6(weights + 32, g + 1, h)}};
             UNROLL
-            for (int h = 0; h < 2; h++) {
-                const int8_t *q = x->q[t] + 16 * h + 4 * g;
-                const __m256i a = _mm256_maddubs_epi16(w[0][h], four_columns(q));
-                const __m256i b = _mm256_maddubs_epi16(w[1][h], four_columns(q + 4));
-                const __m256i pairs = _mm256_add_epi16(a, b);
-                dot[t] = _mm256_add_epi32(dot[t], _mm256_madd_epi16(pairs, factor[h]));
+            for (int t = 0; t < tokens; t++) {
+                const __m256i first = four_columns(x->q[t] + 16 * h + 4 * g);
+                const __m256i second = four_columns(x->q[t] + 16 * h + 4 * g + 4);
+                UNROLL
+                for (int half = 0; half < 2; half++) {
+                    __m256i pairs = _mm256_maddubs_epi16(w[half][0], first);
+                    add_pairs(&pairs, w[half][1], second);
+                    dot[t][half] = _mm256_add_epi32(dot[t][half],
+                                                    _mm256_madd_epi16(pairs, factor[h][half]));
+                    pin(&dot[t][half]);
+                }
             }
         }
     }

@@ -4,21 +4,30 @@
 // sign of w. |w| is at most 128 (the format does not exclude -128) and a pair at most 32,512.
 #include "kernels/avx2/linear_quant_avx2.h"
 
-INLINE void dots_q8_0(__m256i *dot, const uint8_t *weights, const uint8_t *scales,
+INLINE void dots_q8_0(__m256i dot[][2], const uint8_t *weights, const uint8_t *scales,
                       const block_inputs *x, int tokens)
 {
-    UNROLL
-    for (int t = 0; t < tokens; t++) {
-        dot[t] = _mm256_setzero_si256();
-    }
+    set_zero(dot, tokens);
     UNROLL
     for (int g = 0; g < 8; g++) {
-        const __m256i w = _mm256_xor_si256(load_bytes(weights + 64 * g), _mm256_set1_epi8(-128));
-        const __m256i size = _mm256_abs_epi8(w);
+        __m256i w[2];
+        __m256i size[2];
+        UNROLL
+        for (int half = 0; half < 2; half++) {
+            const __m256i stored = load_bytes(weights + 64 * g + 32 * half);
+            w[half] = _mm256_xor_si256(stored, _mm256_set1_epi8(-128));
+            size[half] = _mm256_abs_epi8(w[half]);
+        }
         UNROLL
         for (int t = 0; t < tokens; t++) {
-            const __m256i q = _mm256_sign_epi8(four_columns(x->q[t] + 4 * g), w);
-            dot[t] = _mm256_add_epi32(dot[t], widen(_mm256_maddubs_epi16(size, q)));
+            const __m256i q = four_columns(x->q[t] + 4 * g);
+            UNROLL
+            for (int half = 0; half < 2; half++) {
+                const __m256i signed_q = _mm256_sign_epi8(q, w[half]);
+                const __m256i pairs = _mm256_maddubs_epi16(size[half], signed_q);
+                dot[t][half] = _mm256_add_epi32(dot[t][half], widen(pairs));
+                pin(&dot[t][half]);
+            }
         }
     }
 }

@@ -20,17 +20,21 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLLED _Pragma("nounroll")
 #else
 #define UNROLL _Pragma("GCC unroll 8")
+#define ROLLED _Pragma("GCC unroll 1")
 #endif
 
-// Tokens that share one unpacked block: what sixteen registers bear.
+// Tokens that share one unpacked block: what sixteen registers bear. A single token walks several
+// groups side by side: their chains and their misses overlap.
 #define TILE_TOKENS 4
+#define TILE_GROUPS 4
 #define UNIT_BLOCKS_MAX 8
 
 // How far weights and scales are prefetched ahead of their use.
-#define AHEAD_WEIGHT_BYTES 2048
+#define AHEAD_WEIGHT_BYTES 768
 #define AHEAD_SCALE_BYTES 512
 
 // The scales of one unit as floats, by block and row. m is what multiplies ds.
@@ -43,13 +47,15 @@ typedef struct unit_scales {
 typedef struct block_inputs {
     const int8_t *q[TILE_TOKENS];
     const int16_t *sum[TILE_TOKENS];
+    const float *d[TILE_TOKENS];
+    const float *ds[TILE_TOKENS];
 } block_inputs;
 
 typedef void open_unit_fn(unit_scales *unit, const uint8_t *scales);
 
-// dot[t] = the exact integer dot product of eight rows. `weights` is the block, moved on to the
-// half's rows; `scales` is the unit's scales, moved on by 32 bytes a block and to the half's bytes.
-typedef void block_dots_fn(__m256i *dot, const uint8_t *weights, const uint8_t *scales,
+// dot[t][half] = the exact integer dot products of a block, the scales of sub-blocks included.
+// `scales` is the unit's scales, moved on by 32 bytes a block.
+typedef void block_dots_fn(__m256i dot[][2], const uint8_t *weights, const uint8_t *scales,
                            const block_inputs *x, int tokens);
 
 typedef struct quant_type {
@@ -87,17 +93,40 @@ INLINE __m256i widen(__m256i pairs)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-// dot -= zero_point * (sum of the block's activations), for weights that are stored with an offset.
-INLINE void subtract_zero_point(__m256i *dot, int zero_point, const block_inputs *x, int tokens)
+// Keeps a sum where it stands: compilers else regroup the additions and spill their many operands.
+INLINE void pin(__m256i *sum)
+{
+    __asm__("" : "+x"(*sum));
+}
+
+// pairs += the pairwise products of eight rows with four columns. No saturation: see above.
+INLINE void add_pairs(__m256i *pairs, __m256i weights, __m256i columns)
+{
+    *pairs = _mm256_add_epi16(*pairs, _mm256_maddubs_epi16(weights, columns));
+    pin(pairs);
+}
+
+INLINE void set_zero(__m256i sums[][2], int tokens)
 {
     UNROLL
     for (int t = 0; t < tokens; t++) {
-        const __m256i minus = _mm256_set1_epi16((int16_t)-zero_point);
-        dot[t] = _mm256_add_epi32(dot[t], _mm256_madd_epi16(both_sums(x->sum[t]), minus));
+        sums[t][0] = sums[t][1] = _mm256_setzero_si256();
     }
 }
 
-// Columns 4g and 16 + 4g, four each, of eight rows: bits 0-3.
+// dot -= zero_point * (sum of the block's activations), for weights that are stored with an offset.
+INLINE void subtract_zero_point(__m256i dot[][2], int zero_point, const block_inputs *x, int tokens)
+{
+    const __m256i minus = _mm256_set1_epi16((int16_t)-zero_point);
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
+        const __m256i correction = _mm256_madd_epi16(both_sums(x->sum[t]), minus);
+        dot[t][0] = _mm256_add_epi32(dot[t][0], correction);
+        dot[t][1] = _mm256_add_epi32(dot[t][1], correction);
+    }
+}
+
+// out[h] = bits 0-3 of columns 16h + 4g, four of them, of the eight rows that `weights` starts at.
 INLINE void unpack_nibbles(__m256i out[2], const uint8_t *weights, int g)
 {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -173,8 +202,44 @@ INLINE void open_k(unit_scales *unit, const uint8_t *scales)
     }
 }
 
-// Asks for `bytes` bytes at p + ahead. A group is blocks, then scales: what lies past this stream's
-// end is looked for in the next group, `skip` bytes on. The last group's hints point past it.
+// What a tile works on: y and x of its first token, its first group at `w`.
+typedef struct tile_args {
+    const quant_type *type;
+    float *const *y;
+    size_t first_output;
+    const uint8_t *w;
+    uint32_t inputs;
+    const void *const *x;
+} tile_args;
+
+// Where a group is read: its blocks, and behind them its scales.
+typedef struct group_stream {
+    const uint8_t *weights;
+    const uint8_t *scales;
+    const uint8_t *weights_end;
+    const uint8_t *scales_end;
+} group_stream;
+
+INLINE size_t scales_bytes(const quant_type *type, uint32_t inputs)
+{
+    return (size_t)(inputs / PS_BLOCK_COLUMNS / type->unit_blocks) * type->scale_bytes;
+}
+
+INLINE size_t weights_bytes(const quant_type *type, uint32_t inputs)
+{
+    return (size_t)(inputs / PS_BLOCK_COLUMNS) * type->block_bytes;
+}
+
+INLINE group_stream group_open(const tile_args *args, int g)
+{
+    const size_t weights = weights_bytes(args->type, args->inputs);
+    const size_t scales = scales_bytes(args->type, args->inputs);
+    const uint8_t *const group = args->w + (size_t)g * (weights + scales);
+    return (group_stream){group, group + weights, group + weights, group + weights + scales};
+}
+
+// Asks for `bytes` bytes at p + ahead. What lies past the stream's end is looked for `skip` bytes
+// on, in a later group; the last groups' hints point past the weights.
 INLINE void prefetch(const uint8_t *p, size_t ahead, const uint8_t *end, size_t skip,
                      uint32_t bytes)
 {
@@ -188,88 +253,129 @@ INLINE void prefetch(const uint8_t *p, size_t ahead, const uint8_t *end, size_t 
     }
 }
 
-// One group for `tokens` tokens, a constant of at most TILE_TOKENS.
-INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_output,
-                        const uint8_t *group, uint32_t inputs, const void *const *x, int tokens)
+// acc[t] += one block's product, in the contract's order.
+INLINE void add_block(const quant_type *type, __m256 acc[][2], const __m256i dot[][2],
+                      const unit_scales *unit, uint32_t b, const block_inputs *x, int tokens)
 {
-    const uint32_t block_count = inputs / PS_BLOCK_COLUMNS;
-    const uint8_t *weights = group;
-    const uint8_t *const weights_end = group + (size_t)block_count * type->block_bytes;
-    const size_t scales_bytes = (size_t)(block_count / type->unit_blocks) * type->scale_bytes;
-    const uint8_t *scales = weights_end;
-
-    block_inputs in;
-    const float *d[TILE_TOKENS];
-    __m256 acc[TILE_TOKENS][2];
     UNROLL
     for (int t = 0; t < tokens; t++) {
-        in.q[t] = x[t];
-        in.sum[t] = ps_q8_row_sums(x[t], inputs);
-        d[t] = ps_q8_row_d(x[t], inputs);
-        acc[t][0] = acc[t][1] = _mm256_setzero_ps();
+        UNROLL
+        for (int half = 0; half < 2; half++) {
+            const __m256 d = _mm256_loadu_ps(&unit->d[b][8 * half]);
+            const __m256 scale = _mm256_mul_ps(d, _mm256_broadcast_ss(x->d[t]));
+            acc[t][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t][half]), scale, acc[t][half]);
+            if (type->has_min) {
+                const __m256 m = _mm256_loadu_ps(&unit->m[b][8 * half]);
+                acc[t][half] = _mm256_fmadd_ps(m, _mm256_broadcast_ss(x->ds[t]), acc[t][half]);
+            }
+        }
+    }
+}
+
+// `groups` groups for `tokens` tokens, both constants, at most TILE_GROUPS and TILE_TOKENS.
+INLINE void linear_tile(const tile_args *args, int groups, int tokens)
+{
+    const quant_type *const type = args->type;
+    const uint32_t block_count = args->inputs / PS_BLOCK_COLUMNS;
+    const size_t weights_skip = scales_bytes(type, args->inputs) +
+                                (size_t)(groups - 1) * (weights_bytes(type, args->inputs) +
+                                                        scales_bytes(type, args->inputs));
+    const size_t scales_skip = weights_skip - scales_bytes(type, args->inputs) +
+                               weights_bytes(type, args->inputs);
+
+    block_inputs in;
+    group_stream stream[TILE_GROUPS];
+    __m256 acc[TILE_GROUPS][TILE_TOKENS][2];
+    UNROLL
+    for (int t = 0; t < tokens; t++) {
+        in.q[t] = args->x[t];
+        in.sum[t] = ps_q8_row_sums(args->x[t], args->inputs);
+        in.d[t] = ps_q8_row_d(args->x[t], args->inputs);
+        in.ds[t] = ps_q8_row_ds(args->x[t], args->inputs);
+    }
+    UNROLL
+    for (int g = 0; g < groups; g++) {
+        stream[g] = group_open(args, g);
+        UNROLL
+        for (int t = 0; t < tokens; t++) {
+            acc[g][t][0] = acc[g][t][1] = _mm256_setzero_ps();
+        }
     }
 
     for (uint32_t block = 0; block < block_count; block += type->unit_blocks) {
-        unit_scales unit;
-        prefetch(scales, AHEAD_SCALE_BYTES, weights_end + scales_bytes,
-                 (size_t)(weights_end - group), type->scale_bytes);
-        type->open_unit(&unit, scales);
+        unit_scales unit[TILE_GROUPS];
+        ROLLED
+        for (int g = 0; g < groups; g++) {
+            prefetch(stream[g].scales, AHEAD_SCALE_BYTES, stream[g].scales_end, scales_skip,
+                     type->scale_bytes);
+            type->open_unit(&unit[g], stream[g].scales);
+        }
         for (uint32_t b = 0; b < type->unit_blocks; b++) {
-            prefetch(weights, AHEAD_WEIGHT_BYTES, weights_end, scales_bytes, type->block_bytes);
-            UNROLL
-            for (int half = 0; half < 2; half++) {
-                __m256i dot[TILE_TOKENS];
-                type->dots(dot, weights + 32 * half, scales + 32 * b + 8 * half, &in, tokens);
-                const __m256 scale = _mm256_loadu_ps(&unit.d[b][8 * half]);
-                UNROLL
-                for (int t = 0; t < tokens; t++) {
-                    acc[t][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[t]),
-                                                   _mm256_mul_ps(scale, _mm256_set1_ps(*d[t])),
-                                                   acc[t][half]);
-                    if (type->has_min) {
-                        acc[t][half] = _mm256_fmadd_ps(_mm256_loadu_ps(&unit.m[b][8 * half]),
-                                                       _mm256_set1_ps(d[t][block_count]),
-                                                       acc[t][half]);
-                    }
-                }
+            ROLLED
+            for (int g = 0; g < groups; g++) {
+                __m256i dot[TILE_TOKENS][2];
+                prefetch(stream[g].weights, AHEAD_WEIGHT_BYTES, stream[g].weights_end, weights_skip,
+                         type->block_bytes);
+                type->dots(dot, stream[g].weights, stream[g].scales + 32 * b, &in, tokens);
+                add_block(type, acc[g], dot, &unit[g], b, &in, tokens);
+                stream[g].weights += type->block_bytes;
             }
-            weights += type->block_bytes;
             UNROLL
             for (int t = 0; t < tokens; t++) {
                 in.q[t] += PS_BLOCK_COLUMNS;
                 in.sum[t] += 2;
-                d[t]++;
+                in.d[t]++;
+                in.ds[t]++;
             }
         }
-        scales += type->scale_bytes;
+        UNROLL
+        for (int g = 0; g < groups; g++) {
+            stream[g].scales += type->scale_bytes;
+        }
     }
     UNROLL
-    for (int t = 0; t < tokens; t++) {
-        _mm256_storeu_ps(y[t] + first_output, acc[t][0]);
-        _mm256_storeu_ps(y[t] + first_output + 8, acc[t][1]);
+    for (int g = 0; g < groups; g++) {
+        UNROLL
+        for (int t = 0; t < tokens; t++) {
+            float *const out = args->y[t] + args->first_output + g * PS_GROUP_ROWS;
+            _mm256_storeu_ps(out, acc[g][t][0]);
+            _mm256_storeu_ps(out + 8, acc[g][t][1]);
+        }
     }
 }
 
-INLINE void linear_quant(const quant_type *type, float *const *y, const void *w, size_t group_count,
-                         uint32_t inputs, const void *const *x, uint32_t tokens)
+// One group for any number of tokens.
+INLINE void linear_group(tile_args args, uint32_t tokens)
 {
-    const uint32_t block_count = inputs / PS_BLOCK_COLUMNS;
-    const size_t group_bytes = (size_t)block_count * type->block_bytes +
-                               (size_t)(block_count / type->unit_blocks) * type->scale_bytes;
-    for (size_t g = 0; g < group_count; g++) {
-        const uint8_t *group = (const uint8_t *)w + g * group_bytes;
-        const size_t output = g * PS_GROUP_ROWS;
-        uint32_t t = 0;
-        for (; tokens - t >= TILE_TOKENS; t += TILE_TOKENS) {
-            linear_tile(type, y + t, output, group, inputs, x + t, TILE_TOKENS);
+    for (; tokens >= TILE_TOKENS; tokens -= TILE_TOKENS) {
+        linear_tile(&args, 1, TILE_TOKENS);
+        args.x += TILE_TOKENS;
+        args.y += TILE_TOKENS;
+    }
+    if (tokens == 3) {
+        linear_tile(&args, 1, 3);
+    } else if (tokens == 2) {
+        linear_tile(&args, 1, 2);
+    } else if (tokens == 1) {
+        linear_tile(&args, 1, 1);
+    }
+}
+
+INLINE void linear_quant(tile_args args, size_t group_count, uint32_t tokens)
+{
+    const size_t group_bytes = weights_bytes(args.type, args.inputs) +
+                               scales_bytes(args.type, args.inputs);
+    if (tokens == 1) {
+        for (; group_count >= TILE_GROUPS; group_count -= TILE_GROUPS) {
+            linear_tile(&args, TILE_GROUPS, 1);
+            args.w += TILE_GROUPS * group_bytes;
+            args.first_output += TILE_GROUPS * PS_GROUP_ROWS;
         }
-        if (tokens - t == 3) {
-            linear_tile(type, y + t, output, group, inputs, x + t, 3);
-        } else if (tokens - t == 2) {
-            linear_tile(type, y + t, output, group, inputs, x + t, 2);
-        } else if (tokens - t == 1) {
-            linear_tile(type, y + t, output, group, inputs, x + t, 1);
-        }
+    }
+    for (; group_count > 0; group_count--) {
+        linear_group(args, tokens);
+        args.w += group_bytes;
+        args.first_output += PS_GROUP_ROWS;
     }
 }
 
@@ -279,7 +385,7 @@ INLINE void linear_quant(const quant_type *type, float *const *y, const void *w,
                           const void *const *x, uint32_t tokens)                                   \
     {                                                                                              \
         static const quant_type type = {__VA_ARGS__};                                              \
-        linear_quant(&type, y, w, group_count, inputs, x, tokens);                                 \
+        linear_quant((tile_args){&type, y, 0, w, inputs, x}, group_count, tokens);                 \
     }
 
 #endif

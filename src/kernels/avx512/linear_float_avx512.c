@@ -8,7 +8,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
@@ -74,17 +74,19 @@ INLINE void linear_tile(load_fn *load, size_t weight_bytes, int groups, int toke
     }
 }
 
-// The same for any number of tokens, the widest tiles first.
+// `groups` groups, a constant, for any number of tokens.
 INLINE void linear_groups(load_fn *load, size_t weight_bytes, int groups, float *const *y,
                           size_t first_output, const uint8_t *w, uint32_t inputs,
                           const void *const *x, uint32_t tokens)
 {
-    uint32_t t = 0;
-    UNROLL
-    for (int tile = TILE_TOKENS; tile > 0; tile /= 2) {
-        for (; tokens - t >= (uint32_t)tile; t += (uint32_t)tile) {
-            linear_tile(load, weight_bytes, groups, tile, y + t, first_output, w, inputs, x + t);
-        }
+    for (; tokens >= 4; tokens -= 4, y += 4, x += 4) {
+        linear_tile(load, weight_bytes, groups, 4, y, first_output, w, inputs, x);
+    }
+    for (; tokens >= 2; tokens -= 2, y += 2, x += 2) {
+        linear_tile(load, weight_bytes, groups, 2, y, first_output, w, inputs, x);
+    }
+    if (tokens > 0) {
+        linear_tile(load, weight_bytes, groups, 1, y, first_output, w, inputs, x);
     }
 }
 
