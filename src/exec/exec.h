@@ -61,6 +61,9 @@ PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, cons
 // step.
 float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index);
 
+// Memory that lives as long as the executor: for the plans that are bound to it.
+ps_arena *ps_exec_arena(ps_exec *exec);
+
 const ps_plan *ps_program_plan(const ps_program *program);
 
 // Bytes that ps_exec_prepare allocated.

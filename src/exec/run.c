@@ -278,6 +278,11 @@ float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t i
     return (float *)(void *)(base + value->offset_bytes + index * value->row_bytes);
 }
 
+ps_arena *ps_exec_arena(ps_exec *exec)
+{
+    return &exec->arena;
+}
+
 const ps_plan *ps_program_plan(const ps_program *program)
 {
     return program->plan;

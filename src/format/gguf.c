@@ -204,3 +204,13 @@ uint64_t ps_gguf_fingerprint(const ps_gguf *file)
     }
     return hash;
 }
+
+void ps_gguf_forget(const ps_gguf *file, const void *data, uint64_t size_bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = ps_round_up((uintptr_t)data, page);
+    const uintptr_t end = ((uintptr_t)data + size_bytes) / page * page;
+    if (file->is_mapped && begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED); // a hint
+    }
+}

@@ -1,0 +1,41 @@
+// engine/model_internal.h - what an open model is made of. For files of engine/ only.
+#ifndef PS_ENGINE_MODEL_INTERNAL_H
+#define PS_ENGINE_MODEL_INTERNAL_H
+
+#include "engine/weights.h"
+#include "format/gguf.h"
+#include "hw/machine.h"
+#include "model/model.h"
+#include "passes/passes.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+#include <prestage/prestage.h>
+
+struct ps_model {
+    ps_arena arena;
+    char *path;
+    ps_gguf *file;
+    const ps_model_config *config; // NULL: opened for its vocabulary only
+    ps_tokenizer *tokenizer;
+    ps_chat_template *chat_template; // made at first use
+    ps_team *team;
+    ps_kernels kernels;
+    ps_machine machine;
+    ps_weights *weights;
+    uint64_t bytes_per_token;
+    double load_ms;
+};
+
+// The tokenizer that the file describes.
+PS_MUST_USE ps_status ps_model_open_tokenizer(ps_model *model);
+
+// Makes the plan of one bucket. Memory comes from `arena`.
+PS_MUST_USE ps_status ps_engine_make_plan(const ps_model_config *config, const ps_gguf *file,
+                                          const ps_pass_options *options, ps_arena *arena,
+                                          ps_plan **out);
+
+// "path: " before the message of a failed status.
+PS_MUST_USE ps_status ps_engine_name_file(const char *path, ps_status status);
+
+#endif

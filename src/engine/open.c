@@ -1,0 +1,173 @@
+// engine/open.c - a file becomes a model: read, checked, packed, with workers.
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/model_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_BYTES ((size_t)4 << 30)
+#define UNUSED_SHOWN 3
+
+const char *ps_version(void)
+{
+    return PS_VERSION;
+}
+
+void ps_free(void *memory)
+{
+    free(memory);
+}
+
+ps_status ps_engine_name_file(const char *path, ps_status status)
+{
+    return status == PS_OK ? PS_OK : ps_fail_prefix(status, "%s", path);
+}
+
+ps_status ps_engine_make_plan(const ps_model_config *config, const ps_gguf *file,
+                              const ps_pass_options *options, ps_arena *arena, ps_plan **out)
+{
+    ps_graph graph;
+    ps_graph_init(&graph, arena);
+    PS_TRY(ps_model_build(config, file, &graph));
+    return ps_passes_run(&graph, options, out);
+}
+
+// Files hold tensors of other parts (vision towers, extra heads): said, and left alone.
+static ps_status note_unused(const ps_gguf *file, const ps_graph *graph)
+{
+    const char *names[UNUSED_SHOWN];
+    uint32_t count = 0;
+    PS_TRY(ps_model_unused_tensors(graph, file, names, UNUSED_SHOWN, &count));
+    if (count > 0) {
+        ps_log(PS_LOG_INFO, "%u tensors are not used, the first is '%s'", count, names[0]);
+    }
+    return PS_OK;
+}
+
+static ps_status load_weights(ps_model *model, const ps_model_options *options)
+{
+    ps_arena scratch;
+    ps_arena_init(&scratch, ARENA_BYTES);
+    ps_graph graph;
+    ps_graph_init(&graph, &scratch);
+    const ps_weights_progress progress = {options->progress, options->progress_context};
+    ps_status status = ps_model_build(model->config, model->file, &graph);
+    if (status == PS_OK) {
+        status = ps_graph_verify(&graph, "build");
+    }
+    if (status == PS_OK) {
+        status = note_unused(model->file, &graph);
+    }
+    if (status == PS_OK) {
+        status = ps_weights_load(model->file, &graph, model->team, &progress, &model->weights);
+    }
+    ps_arena_deinit(&scratch);
+    return status;
+}
+
+// What a decode step of one row reads, from its plan.
+static ps_status count_bytes_per_token(ps_model *model)
+{
+    ps_arena scratch;
+    ps_arena_init(&scratch, ARENA_BYTES);
+    const ps_pass_options options = {
+        .rows_max = 1, .logits_max = 1, .context_max = 256, .machine = &model->machine};
+    ps_plan *plan = NULL;
+    const ps_status status = ps_engine_make_plan(model->config, model->file, &options, &scratch,
+                                                 &plan);
+    for (uint32_t i = 0; status == PS_OK && i < plan->step_count; i++) {
+        model->bytes_per_token += plan->steps[i].weight_bytes;
+    }
+    ps_arena_deinit(&scratch);
+    return status;
+}
+
+static ps_status open_for_running(ps_model *model, const ps_model_options *options)
+{
+    const uint32_t threads = options->threads > 0 ? options->threads : ps_machine_default_threads();
+    PS_TRY(ps_kernels_select(&model->kernels));
+    PS_TRY(ps_machine_discover(threads, &model->machine));
+    PS_TRY(ps_model_read(model->file, &model->arena, &model->config));
+    PS_TRY(ps_team_create(threads, &model->team));
+    PS_TRY(load_weights(model, options));
+    return count_bytes_per_token(model);
+}
+
+static ps_status open_model(ps_model *model, const ps_model_options *options)
+{
+    PS_TRY(ps_gguf_open(model->path, &model->file));
+    ps_status status = ps_model_open_tokenizer(model);
+    if (status == PS_OK && !options->vocabulary_only) {
+        status = open_for_running(model, options);
+    }
+    return ps_engine_name_file(model->path, status);
+}
+
+ps_status ps_model_open(const char *path, const ps_model_options *options, ps_model **out)
+{
+    const uint64_t start = ps_clock_ns();
+    const ps_model_options none = {0};
+    ps_model *model = calloc(1, sizeof *model);
+    if (model == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for a model");
+    }
+    ps_arena_init(&model->arena, ARENA_BYTES);
+    model->path = ps_arena_strndup(&model->arena, path, strlen(path));
+    const ps_status status = model->path == NULL
+                                 ? PS_NO_MEMORY
+                                 : open_model(model, options == NULL ? &none : options);
+    if (status != PS_OK) {
+        ps_model_close(model);
+        return status;
+    }
+    model->load_ms = (double)(ps_clock_ns() - start) / 1e6;
+    *out = model;
+    return PS_OK;
+}
+
+void ps_model_close(ps_model *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    ps_team_destroy(model->team);
+    ps_weights_free(model->weights);
+    ps_chat_template_destroy(model->chat_template);
+    ps_tokenizer_destroy(model->tokenizer);
+    ps_gguf_close(model->file);
+    ps_arena_deinit(&model->arena);
+    free(model);
+}
+
+void ps_model_get_info(const ps_model *model, ps_model_info *out)
+{
+    ps_str chat_template;
+    ps_model_info info = {
+        .path = model->path,
+        .vocabulary = ps_tokenizer_token_count(model->tokenizer),
+        .file_bytes = ps_gguf_size_bytes(model->file),
+        .fingerprint = ps_gguf_fingerprint(model->file),
+        .load_ms = model->load_ms,
+        .bos = ps_tokenizer_bos(model->tokenizer),
+        .eos = ps_tokenizer_eos(model->tokenizer),
+        .has_chat_template = ps_gguf_get_string(model->file, "tokenizer.chat_template",
+                                                &chat_template) == PS_OK,
+    };
+    const ps_model_config *config = model->config;
+    if (config != NULL) {
+        info.architecture = config->architecture;
+        info.name = config->name;
+        info.layers = config->layers;
+        info.dimension = config->dim;
+        info.vocabulary = config->vocabulary;
+        info.context_tokens = config->context_tokens;
+        info.experts = config->experts;
+        info.experts_used = config->experts_used;
+        info.weight_bytes = ps_weights_bytes(model->weights);
+        info.bytes_per_token = model->bytes_per_token;
+        info.threads = ps_team_workers(model->team);
+        info.isa = model->kernels.isa;
+    }
+    *out = info;
+}

@@ -1,0 +1,29 @@
+// engine/weights.h - the weights of a model, packed in memory.
+#ifndef PS_ENGINE_WEIGHTS_H
+#define PS_ENGINE_WEIGHTS_H
+
+#include "exec/exec.h"
+#include "format/gguf.h"
+#include "ir/graph.h"
+
+typedef struct ps_weights ps_weights;
+
+typedef struct ps_weights_progress {
+    void (*report)(void *context, double fraction); // NULL: none
+    void *context;
+} ps_weights_progress;
+
+// Packs every weight that the graph names, on all workers of the team. Names are borrowed from the
+// file, which must stay open; its tensor data is not needed afterwards.
+//
+// PS_NOT_FINITE  a norm, bias or rope factor is NaN or infinite
+PS_MUST_USE ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
+                                      const ps_weights_progress *progress, ps_weights **out);
+void ps_weights_free(ps_weights *weights); // NULL is allowed
+
+uint64_t ps_weights_bytes(const ps_weights *weights);
+
+// A ps_weight_lookup; context is the ps_weights.
+const ps_weight *ps_weights_find(void *context, const char *name);
+
+#endif
