@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define CHUNK_BYTES ((size_t)64 << 10)
+#define ARRAY_CAPACITY_FIRST 64u
 
 struct ps_arena_chunk {
     ps_arena_chunk *next;
@@ -68,6 +69,25 @@ void *ps_arena_alloc(ps_arena *arena, uint64_t count, uint64_t size_bytes)
     arena->used_bytes += padded;
     memset(result, 0, padded);
     return result;
+}
+
+ps_status ps_arena_grow(ps_arena *arena, void **array, size_t item_bytes, uint32_t count,
+                        uint32_t *capacity)
+{
+    if (count < *capacity) {
+        return PS_OK;
+    }
+    const uint32_t larger = *capacity == 0 ? ARRAY_CAPACITY_FIRST : *capacity * 2;
+    void *copy = ps_arena_alloc(arena, larger, item_bytes);
+    if (copy == NULL) {
+        return PS_EXHAUSTED;
+    }
+    if (count > 0) {
+        memcpy(copy, *array, count * item_bytes);
+    }
+    *array = copy;
+    *capacity = larger;
+    return PS_OK;
 }
 
 char *ps_arena_strndup(ps_arena *arena, const char *bytes, size_t length)

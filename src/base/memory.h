@@ -61,6 +61,12 @@ void *ps_arena_alloc(ps_arena *arena, uint64_t count, uint64_t size_bytes);
 char *ps_arena_strndup(ps_arena *arena, const char *bytes, size_t length);
 char *ps_arena_printf(ps_arena *arena, const char *format, ...) PS_PRINTF(2, 3);
 
+// Gives *array, which holds `count` of *capacity items, room for one more. The old array stays in
+// the arena: doubling wastes as much as it holds at most. PS_EXHAUSTED with the message set, and
+// then nothing has changed. Starts from NULL and 0.
+PS_MUST_USE ps_status ps_arena_grow(ps_arena *arena, void **array, size_t item_bytes,
+                                    uint32_t count, uint32_t *capacity);
+
 #define PS_ARENA_NEW(arena, type, count) ((type *)ps_arena_alloc((arena), (count), sizeof(type)))
 
 // A byte string that borrows its memory; not NUL-terminated, may hold any byte.

@@ -10,16 +10,15 @@ typedef uint32_t ps_value_id; // index into the values of a graph or a plan
 // Limits that keep every product of sizes far below 2^63.
 #define PS_COLUMNS_MAX (1u << 24)
 #define PS_EXPERTS_MAX 4096u
-#define PS_VALUE_NAME_BYTES_MAX 255u
 
 typedef struct ps_value {
     const char *name; // unique; a weight's is its tensor's name
     ps_value_kind kind;
-    ps_dtype dtype;          // activations: F32 or Q8_ROW; kv: F16
-    uint32_t rows;           // weights: outputs of one matrix, 1 for a vector
-    uint32_t columns;        // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
-    uint32_t experts;        // weights: matrices stacked, 0 for a plain one
-    ps_rows row_kind;        // activations
+    ps_dtype dtype;   // activations: F32 or Q8_ROW; kv: F16
+    uint32_t rows;    // weights: outputs of one matrix, 1 for a vector
+    uint32_t columns; // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
+    uint32_t experts; // weights: matrices stacked, 0 for a plain one
+    ps_rows row_kind; // activations
     uint32_t row_multiplier; // activations, >= 1
     uint32_t kv_group;       // kv: index into the kv groups
     uint32_t head_dim;       // kv
@@ -27,5 +26,14 @@ typedef struct ps_value {
     uint32_t alias_column;   //   column `alias_column` on; PS_NO_VALUE: its own storage
     bool is_output;          // activations: read by whoever runs the graph (the logits)
 } ps_value;
+
+// An operator with its operands.
+typedef struct ps_operation {
+    ps_op op;
+    uint32_t input_count;
+    ps_value_id inputs[PS_OP_INPUTS_MAX];
+    ps_value_id output; // PS_NO_VALUE for operators without one
+    ps_op_attributes attributes;
+} ps_operation;
 
 #endif

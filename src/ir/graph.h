@@ -6,19 +6,14 @@
 #ifndef PS_IR_GRAPH_H
 #define PS_IR_GRAPH_H
 
+#include "base/names.h"
 #include "base/value.h"
 
 // Limits that keep every graph printable.
 #define PS_GRAPH_VALUES_MAX 200000u
 #define PS_GRAPH_NODES_MAX 200000u
 
-typedef struct ps_node {
-    ps_op op;
-    uint32_t input_count;
-    ps_value_id inputs[PS_OP_INPUTS_MAX];
-    ps_value_id output; // PS_NO_VALUE for operators without one
-    ps_op_attributes attributes;
-} ps_node;
+typedef ps_operation ps_node;
 
 // Layers whose KV lives equally long share block tables.
 typedef struct ps_kv_group {
@@ -35,14 +30,13 @@ typedef struct ps_graph {
     ps_kv_group kv_groups[PS_KV_GROUPS_MAX];
     uint32_t kv_group_count;
     uint32_t vocabulary; // columns of the logits
-    uint32_t *index;     // of graph.c: names to ids, open addressing, PS_NO_VALUE where free
-    uint32_t index_capacity;
+    ps_names names;      // their numbers are the values' ids
 } ps_graph;
 
 // An empty graph whose memory comes from `arena` (borrowed, outlives the graph).
 void ps_graph_init(ps_graph *graph, ps_arena *arena);
 
-// Appends and gives the index. Names are copied, have 1 to PS_VALUE_NAME_BYTES_MAX bytes and stay
+// Appends and gives the index. Names are copied, have 1 to PS_NAME_BYTES_MAX bytes and stay
 // as they are: values may be changed in place, but not renamed, moved or removed.
 //
 // PS_INVALID    the name is empty, too long or taken

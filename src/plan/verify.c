@@ -6,6 +6,7 @@
 //   2. Every step in order: operands exist, fit (base/shapes.h) and have been written; what the
 //      rules of graphs leave to the plan; its split and its barrier (verify_workers.c).
 //   3. One value is the output; values alive at the same time share no byte.
+#include "base/names.h"
 #include "base/shapes.h"
 #include "plan/verify_internal.h"
 
@@ -124,9 +125,9 @@ static ps_status check_values(const ps_plan *plan)
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const char *name = plan->values[i].is.name;
         const size_t length = name == NULL ? 0 : strlen(name);
-        if (length == 0 || length > PS_VALUE_NAME_BYTES_MAX) {
+        if (length == 0 || length > PS_NAME_BYTES_MAX) {
             return ps_fail(PS_INVALID, "value %u: name of %zu bytes, 1 to %u would be right", i,
-                           length, PS_VALUE_NAME_BYTES_MAX);
+                           length, PS_NAME_BYTES_MAX);
         }
         const ps_status status = check_value(plan, &plan->values[i]);
         if (status != PS_OK) {

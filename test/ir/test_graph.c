@@ -61,7 +61,7 @@ static void test_names_are_copied_and_checked(void **state)
     (void)state;
     fixture f;
     start(&f);
-    char name[PS_VALUE_NAME_BYTES_MAX + 2];
+    char name[PS_NAME_BYTES_MAX + 2];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     ps_value value = activation(name, 1);
@@ -72,7 +72,7 @@ static void test_names_are_copied_and_checked(void **state)
     assert_int_equal(f.graph.value_count, 0);
     assert_int_equal(id, 77);
 
-    name[PS_VALUE_NAME_BYTES_MAX] = '\0';
+    name[PS_NAME_BYTES_MAX] = '\0';
     value.name = name;
     assert_int_equal(ps_graph_add_value(&f.graph, &value, &id), PS_OK);
     assert_int_equal(ps_graph_add_value(&f.graph, &value, &id), PS_INVALID);
