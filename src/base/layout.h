@@ -4,9 +4,11 @@
 // last group is padded with rows of zeros. A group is contiguous and starts at a multiple of 16
 // bytes:
 //
-//     quantised:  [blocks of 32 columns][PS_PACKED.block_bytes]   then
-//                 [units of unit_columns][PS_PACKED.scale_bytes]
+//     quantised:  [units of unit_columns]{ scale_bytes, [blocks of 32 columns][block_bytes] }
 //     F32 F16 BF16:  [column][16 rows]
+//
+// A matrix-vector product so reads one linear stream, scales before their blocks: with the scales of
+// a group apart, it reaches 19 instead of 31 GB/s on a Zen 4 core that reads 30 (bench_kernels).
 //
 // Lossless, and as large as in the model file. In a block, "byte (g, r, j)" is byte g*64 + r*4 + j;
 // r is the row in the group, 0..15, and j runs over four columns that one dot-product lane
@@ -54,7 +56,7 @@
 #define PS_ATTENTION_CHUNK_POSITIONS 256
 
 // Changes with every change of the packed layout; stored with packed files.
-#define PS_LAYOUT_VERSION 1
+#define PS_LAYOUT_VERSION 2
 
 typedef struct ps_packed_format {
     uint32_t block_bytes;  // 16 rows x 32 columns, without scales

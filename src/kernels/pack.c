@@ -12,7 +12,7 @@
 #define CHUNK_COLUMNS 1024
 #define FILE_UNIT_BYTES_MAX 210
 
-// Moves one unit: `file` is the unit in the row, blocks and scales its place in the group.
+// Moves one unit of a row: `file` is its place there, blocks and scales those in the group.
 typedef void pack_unit_fn(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row);
 
 typedef struct unit_shape {
@@ -213,9 +213,8 @@ static inline void pack_q6_k(uint8_t *blocks, uint8_t *scales, const uint8_t *fi
 static ALWAYS_INLINE void pack_chunk(const pack_job *job, uint64_t group, uint32_t first,
                                      uint32_t end, unit_shape shape, pack_unit_fn *pack_unit)
 {
-    const uint64_t units = job->inputs / shape.columns;
-    uint8_t *blocks = job->out + group * PS_GROUP_ROWS * job->row_bytes;
-    uint8_t *scales = blocks + units * shape.block_bytes;
+    const size_t unit_bytes = shape.block_bytes + shape.scale_bytes;
+    uint8_t *out = job->out + group * PS_GROUP_ROWS * job->row_bytes;
     for (uint32_t row = 0; row < PS_GROUP_ROWS; row++) {
         const uint64_t file_row = (job->first_group + group) * PS_GROUP_ROWS + row;
         const bool present = file_row < job->outputs;
@@ -224,8 +223,8 @@ static ALWAYS_INLINE void pack_chunk(const pack_job *job, uint64_t group, uint32
                                       : ZEROS;
         const size_t step = present ? shape.file_bytes : 0;
         for (uint64_t unit = first; unit < end; unit++) {
-            pack_unit(blocks + unit * shape.block_bytes, scales + unit * shape.scale_bytes, file,
-                      row);
+            uint8_t *scales = out + unit * unit_bytes;
+            pack_unit(scales + shape.scale_bytes, scales, file, row);
             file += step;
         }
     }
@@ -301,7 +300,7 @@ void ps_unpack_row(float *out, const void *packed, ps_dtype dtype, uint32_t inpu
     const uint32_t lane = row % PS_GROUP_ROWS;
     if (ps_dtype_is_quantised(dtype)) {
         for (uint32_t b = 0; b < inputs / PS_BLOCK_COLUMNS; b++) {
-            const ps_block_row block = ps_block_row_get(dtype, group, inputs, b, lane);
+            const ps_block_row block = ps_block_row_get(dtype, group, b, lane);
             unpack_block(out + (size_t)b * PS_BLOCK_COLUMNS, &block, ps_dtype_has_min(dtype));
         }
         return;

@@ -58,15 +58,16 @@ static inline void ps_block_k_scales(ps_block_row *out, const uint8_t *unit, uin
 }
 
 // group: one packed group of 16 rows of a quantised dtype; block: index in it.
-static inline ps_block_row ps_block_row_get(ps_dtype dtype, const void *group, uint32_t inputs,
-                                            uint32_t block, uint32_t row)
+static inline ps_block_row ps_block_row_get(ps_dtype dtype, const void *group, uint32_t block,
+                                            uint32_t row)
 {
     const ps_packed_format *format = ps_packed_format_get(dtype);
     const uint32_t unit_blocks = format->unit_columns / PS_BLOCK_COLUMNS;
-    const uint8_t *quants = (const uint8_t *)group + (size_t)block * format->block_bytes;
     const uint8_t *unit = (const uint8_t *)group +
-                          (size_t)(inputs / PS_BLOCK_COLUMNS) * format->block_bytes +
-                          (size_t)(block / unit_blocks) * format->scale_bytes;
+                          (size_t)(block / unit_blocks) *
+                              (format->scale_bytes + unit_blocks * format->block_bytes);
+    const uint8_t *quants = unit + format->scale_bytes +
+                            (size_t)(block % unit_blocks) * format->block_bytes;
 
     ps_block_row out = {.scale = {1, 1}};
     for (uint32_t i = 0; i < PS_BLOCK_COLUMNS; i++) {

@@ -97,12 +97,12 @@ static void fill_quantised(ps_gen *gen, const linear_case *c, uint8_t *w)
                      c->dtype == PS_DTYPE_Q4_K || c->dtype == PS_DTYPE_Q5_K;
     for (uint32_t g = 0; g < c->groups; g++) {
         uint8_t *group = w + g * group_bytes;
-        const size_t quants_bytes = (size_t)c->inputs / 32 * format->block_bytes;
+        const size_t quants_bytes = (size_t)format->unit_columns / 32 * format->block_bytes;
         if (c->kind == EXTREME) {
             memset(group, ps_gen_range(gen, 0, 1) != 0 ? 0xff : 0, group_bytes);
         }
         for (uint32_t u = 0; u < units; u++) {
-            uint8_t *unit = group + quants_bytes + (size_t)u * format->scale_bytes;
+            uint8_t *unit = group + u * (quants_bytes + format->scale_bytes);
             if (c->kind == EXTREME && c->dtype == PS_DTYPE_Q6_K) {
                 memset(unit + 32, 0x80, 256);
             }

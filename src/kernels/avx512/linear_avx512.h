@@ -25,15 +25,19 @@
 #define TILE_TOKENS 8
 
 // How far ahead of the block in hand the stream of weights is fetched.
+#ifndef AHEAD_BYTES
 #define AHEAD_BYTES 4096
+#define AHEAD_HINT _MM_HINT_T0
+#define GROUPS_MAX 1
+#endif
 
 // What is constant for one call.
 typedef struct shape {
-    uint32_t blocks;         // a row's
-    size_t block_bytes;      // of one packed block
-    size_t quants_bytes;     // a group's, before its scales
-    size_t group_bytes;      // quants and scales
-    size_t scale_bytes;      // of one unit
+    uint32_t units;       // a row's
+    uint32_t unit_blocks; // blocks that share one load of scales
+    uint32_t block_bytes; // of one packed block
+    uint32_t scale_bytes; // before the unit's blocks
+    size_t group_bytes;
     size_t x_d, x_ds, x_sum; // offsets of the planes in an activation row
 } shape;
 
@@ -153,7 +157,7 @@ INLINE void load_k_scales(k_scales *out, const uint8_t *unit)
     }
 }
 
-// unit: scales of the unit that holds block b of the row.
+// unit: the scales of the unit that block b of the row is in.
 INLINE scales load_scales(ps_dtype dtype, const uint8_t *unit, const k_scales *k, uint32_t b)
 {
     scales out = {.d = load_f16(unit)};
@@ -251,57 +255,60 @@ INLINE void add_block(ps_dtype dtype, __m512 *acc, const uint8_t *block, const s
     }
 }
 
-// The stream goes on with the scales' neighbours when it passes the end of the group's blocks.
-INLINE void prefetch_ahead(ps_dtype dtype, const uint8_t *group, const shape *sh, uint32_t b)
+INLINE void prefetch_ahead(const uint8_t *block, uint32_t bytes)
 {
-    const uint32_t ahead = (uint32_t)(AHEAD_BYTES / sh->block_bytes);
-    const bool past = b + ahead >= sh->blocks;
-    const size_t per_block = is_k_with_min(dtype) || dtype == PS_DTYPE_Q6_K ? sh->scale_bytes / 8
-                                                                            : sh->scale_bytes;
-    const uint8_t *block = group + (size_t)(b + ahead) * sh->block_bytes +
-                           (past ? sh->group_bytes - sh->quants_bytes : 0);
-    const uint8_t *scale = group + sh->quants_bytes + (size_t)(b + ahead) * per_block +
-                           (past ? sh->quants_bytes : 0);
 #pragma GCC unroll 8
-    for (size_t i = 0; i < sh->block_bytes; i += 64) {
-        _mm_prefetch((const char *)block + i, _MM_HINT_T0);
+    for (uint32_t i = 0; i < bytes; i += 64) {
+        _mm_prefetch((const char *)block + AHEAD_BYTES + i, AHEAD_HINT);
     }
-    _mm_prefetch((const char *)scale, _MM_HINT_T0);
 }
 
-// `groups` neighbouring groups, `tokens` tokens, all columns. y: where the first group's outputs
-// go.
-INLINE void tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *w, const int groups,
-                 const uint8_t *const *x_rows, const int tokens, const shape *sh)
+// One unit of one group for all tokens of the tile; b is its first block.
+INLINE void add_unit(ps_dtype dtype, __m512 *acc, const uint8_t *unit, const uint8_t *const *x,
+                     const int tokens, const shape *sh, uint32_t b)
 {
-    __m512 acc[2][TILE_TOKENS];
+    k_scales k;
+    if (is_k_with_min(dtype)) {
+        load_k_scales(&k, unit);
+    }
+    const uint8_t *block = unit + sh->scale_bytes;
+#pragma GCC unroll 1
+    for (uint32_t i = 0; i < sh->unit_blocks; i++) {
+        prefetch_ahead(block, sh->block_bytes + sh->scale_bytes / sh->unit_blocks);
+        const scales s = load_scales(dtype, unit, &k, i);
+        add_block(dtype, acc, block, &s, x, tokens, sh, b + i);
+        block += sh->block_bytes;
+    }
+}
+
+// `groups` groups that lie `stride` groups apart, `tokens` tokens, all columns. w and output are
+// those of the first group.
+INLINE void tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *w, const int groups,
+                 size_t stride, const uint8_t *const *x_rows, const int tokens, const shape *sh)
+{
+    __m512 acc[GROUPS_MAX][TILE_TOKENS];
     const uint8_t *x[TILE_TOKENS];
-    k_scales k[2];
-    const uint32_t unit_blocks = is_k_with_min(dtype) || dtype == PS_DTYPE_Q6_K ? 8 : 1;
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        acc[0][t] = acc[1][t] = _mm512_setzero_ps();
+#pragma GCC unroll 4
+        for (int g = 0; g < groups; g++) {
+            acc[g][t] = _mm512_setzero_ps();
+        }
         x[t] = x_rows[t];
     }
-    for (uint32_t b = 0; b < sh->blocks; b++) {
-#pragma GCC unroll 2
+    const size_t unit_bytes = sh->scale_bytes + sh->unit_blocks * sh->block_bytes;
+    for (uint32_t u = 0; u < sh->units; u++) {
+#pragma GCC unroll 4
         for (int g = 0; g < groups; g++) {
-            const uint8_t *group = w + (size_t)g * sh->group_bytes;
-            const uint8_t *unit = group + sh->quants_bytes +
-                                  (size_t)(b / unit_blocks) * sh->scale_bytes;
-            if (is_k_with_min(dtype) && b % 8 == 0) {
-                load_k_scales(&k[g], unit);
-            }
-            prefetch_ahead(dtype, group, sh, b);
-            const scales s = load_scales(dtype, unit, &k[g], b);
-            add_block(dtype, acc[g], group + (size_t)b * sh->block_bytes, &s, x, tokens, sh, b);
+            add_unit(dtype, acc[g], w + g * stride * sh->group_bytes + u * unit_bytes, x, tokens,
+                     sh, u * sh->unit_blocks);
         }
     }
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int g = 0; g < groups; g++) {
 #pragma GCC unroll 8
         for (int t = 0; t < tokens; t++) {
-            _mm512_storeu_ps(y[t] + output + g * PS_GROUP_ROWS, acc[g][t]);
+            _mm512_storeu_ps(y[t] + output + g * stride * PS_GROUP_ROWS, acc[g][t]);
         }
     }
 }
@@ -309,22 +316,22 @@ INLINE void tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *
 INLINE shape shape_of(ps_dtype dtype, uint32_t inputs)
 {
     const bool superblocks = is_k_with_min(dtype) || dtype == PS_DTYPE_Q6_K;
-    const size_t block_bytes = dtype == PS_DTYPE_Q8_0   ? 512
-                               : dtype == PS_DTYPE_Q6_K ? 384
-                               : is_five_bit(dtype)     ? 320
-                                                        : 256;
-    const size_t scale_bytes = dtype == PS_DTYPE_Q6_K ? 288
-                               : superblocks          ? 256
-                               : has_min(dtype)       ? 64
-                                                      : 32;
+    const uint32_t block_bytes = dtype == PS_DTYPE_Q8_0   ? 512
+                                 : dtype == PS_DTYPE_Q6_K ? 384
+                                 : is_five_bit(dtype)     ? 320
+                                                          : 256;
+    const uint32_t scale_bytes = dtype == PS_DTYPE_Q6_K ? 288
+                                 : superblocks          ? 256
+                                 : has_min(dtype)       ? 64
+                                                        : 32;
+    const uint32_t unit_blocks = superblocks ? 8 : 1;
     const uint32_t blocks = inputs / PS_BLOCK_COLUMNS;
-    const size_t quants_bytes = blocks * block_bytes;
     return (shape){
-        .blocks = blocks,
+        .units = blocks / unit_blocks,
+        .unit_blocks = unit_blocks,
         .block_bytes = block_bytes,
-        .quants_bytes = quants_bytes,
-        .group_bytes = quants_bytes + (superblocks ? blocks / 8 : blocks) * scale_bytes,
         .scale_bytes = scale_bytes,
+        .group_bytes = (size_t)(blocks / unit_blocks) * (scale_bytes + unit_blocks * block_bytes),
         .x_d = inputs,
         .x_ds = inputs + (size_t)blocks * 4,
         .x_sum = inputs + (size_t)blocks * 8,
@@ -337,7 +344,7 @@ INLINE void any_tile(ps_dtype dtype, float *const *y, size_t output, const uint8
     switch (tokens) {
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        tile(dtype, y, output, w, 1, x, n, sh);                                                    \
+        tile(dtype, y, output, w, 1, 1, x, n, sh);                                                 \
         break;
         CASE(1)
         CASE(2)
@@ -347,7 +354,7 @@ INLINE void any_tile(ps_dtype dtype, float *const *y, size_t output, const uint8
         CASE(6)
         CASE(7)
     default:
-        tile(dtype, y, output, w, 1, x, TILE_TOKENS, sh);
+        tile(dtype, y, output, w, 1, 1, x, TILE_TOKENS, sh);
 #undef CASE
     }
 }
@@ -357,8 +364,9 @@ INLINE void linear(ps_dtype dtype, float *const *y, const uint8_t *w, size_t gro
 {
     const shape sh = shape_of(dtype, inputs);
     size_t group = 0;
-    for (; tokens == 1 && group + 2 <= group_count; group += 2) {
-        tile(dtype, y, group * PS_GROUP_ROWS, w + group * sh.group_bytes, 2, x, 1, &sh);
+    for (; GROUPS_MAX > 1 && tokens == 1 && group + GROUPS_MAX <= group_count;
+         group += GROUPS_MAX) {
+        tile(dtype, y, group * PS_GROUP_ROWS, w + group * sh.group_bytes, GROUPS_MAX, 1, x, 1, &sh);
     }
     for (; group < group_count; group++) {
         const uint8_t *weights = w + group * sh.group_bytes;

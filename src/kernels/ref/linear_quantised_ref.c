@@ -29,7 +29,7 @@ static void linear(float *const *y, const void *w, size_t group_count, uint32_t 
             y[t][o] = 0.0f;
         }
         for (uint32_t b = 0; b < inputs / PS_BLOCK_COLUMNS; b++) {
-            const ps_block_row block = ps_block_row_get(dtype, group, inputs, b, o % PS_GROUP_ROWS);
+            const ps_block_row block = ps_block_row_get(dtype, group, b, o % PS_GROUP_ROWS);
             for (uint32_t t = 0; t < tokens; t++) {
                 y[t][o] = add_block(y[t][o], &block, has_min, x[t], inputs, b);
             }
