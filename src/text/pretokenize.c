@@ -100,11 +100,12 @@ static const behaviour behaviours[] = {
      .passes = {CASED("") "|\\p{N}|" SYMBOLS "[\\r\\n/]*|" LINES},
      .takes_whole_words = true,
      .adds_bos = true},
+    // The look behind changes no match: it keeps a long run from being tried at each of its spaces.
     {.names = {"deepseek-llm"},
      .passes = {"[\\r\\n]", "[" WS "]?[" CASED_LETTERS "]+",
                 "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"
                 "\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-                "[" WS "]+\\z", EAST_ASIAN, "\\p{N}+"}},
+                "(?<![" WS "])[" WS "]+\\z", EAST_ASIAN, "\\p{N}+"}},
     {.names = {"deepseek-coder"},
      .passes = {"[\\r\\n]", "[" WS "]?\\p{L}+", "[" WS "]?\\p{P}+", EAST_ASIAN, "\\p{N}"}},
     {.names = {"deepseek-v3", "hunyuan-dense"},
