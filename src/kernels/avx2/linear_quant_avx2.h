@@ -28,14 +28,14 @@
 #endif
 
 // Tokens that share one unpacked block: what sixteen registers bear. A single token walks several
-// groups side by side: their chains and their misses overlap.
+// groups side by side instead, for streams of memory that overlap: on a Zen 4 core 1, 2, 4 groups
+// reach 69, 71, 80 % of the read bandwidth with Q4_0, 70, 77, 93 % with Q8_0.
 #define TILE_TOKENS 4
 #define TILE_GROUPS 4
 #define UNIT_BLOCKS_MAX 8
 
-// How far weights and scales are prefetched ahead of their use.
-#define AHEAD_WEIGHT_BYTES 768
-#define AHEAD_SCALE_BYTES 512
+// How far each of those streams is prefetched ahead of its use.
+#define AHEAD_BYTES 1024
 
 // The scales of one unit as floats, by block and row. m is what multiplies ds.
 typedef struct unit_scales {
@@ -164,7 +164,7 @@ INLINE void open_d_m(unit_scales *unit, const uint8_t *scales)
 }
 
 // out[row] = factor[row] * bytes[row], for sixteen rows.
-INLINE void scale_bytes(float out[PS_GROUP_ROWS], const __m256 factor[2], __m128i bytes)
+INLINE void multiply_bytes(float out[PS_GROUP_ROWS], const __m256 factor[2], __m128i bytes)
 {
     const __m256 low = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
     const __m256 high = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes)));
@@ -195,10 +195,10 @@ INLINE void open_k(unit_scales *unit, const uint8_t *scales)
         const __m256i min = _mm256_or_si256(
             _mm256_and_si256(_mm256_srli_epi16(low, 4), low_mask),
             _mm256_and_si256(_mm256_slli_epi16(high, 2), high_mask));
-        scale_bytes(unit->d[2 * pair], d, _mm256_castsi256_si128(scale));
-        scale_bytes(unit->d[2 * pair + 1], d, _mm256_extracti128_si256(scale, 1));
-        scale_bytes(unit->m[2 * pair], m, _mm256_castsi256_si128(min));
-        scale_bytes(unit->m[2 * pair + 1], m, _mm256_extracti128_si256(min, 1));
+        multiply_bytes(unit->d[2 * pair], d, _mm256_castsi256_si128(scale));
+        multiply_bytes(unit->d[2 * pair + 1], d, _mm256_extracti128_si256(scale, 1));
+        multiply_bytes(unit->m[2 * pair], m, _mm256_castsi256_si128(min));
+        multiply_bytes(unit->m[2 * pair + 1], m, _mm256_extracti128_si256(min, 1));
     }
 }
 
@@ -212,41 +212,21 @@ typedef struct tile_args {
     const void *const *x;
 } tile_args;
 
-// Where a group is read: its blocks, and behind them its scales.
-typedef struct group_stream {
-    const uint8_t *weights;
-    const uint8_t *scales;
-    const uint8_t *weights_end;
-    const uint8_t *scales_end;
-} group_stream;
-
-INLINE size_t scales_bytes(const quant_type *type, uint32_t inputs)
+// A group is units, each the scales of some blocks and then the blocks.
+INLINE size_t unit_bytes(const quant_type *type)
 {
-    return (size_t)(inputs / PS_BLOCK_COLUMNS / type->unit_blocks) * type->scale_bytes;
+    return (size_t)type->unit_blocks * type->block_bytes + type->scale_bytes;
 }
 
-INLINE size_t weights_bytes(const quant_type *type, uint32_t inputs)
+INLINE size_t group_bytes(const quant_type *type, uint32_t inputs)
 {
-    return (size_t)(inputs / PS_BLOCK_COLUMNS) * type->block_bytes;
+    return inputs / PS_BLOCK_COLUMNS / type->unit_blocks * unit_bytes(type);
 }
 
-INLINE group_stream group_open(const tile_args *args, int g)
+// Asks for what a stream needs AHEAD_BYTES later. The last group's hints point past the weights.
+INLINE void prefetch(const uint8_t *p, uint32_t bytes)
 {
-    const size_t weights = weights_bytes(args->type, args->inputs);
-    const size_t scales = scales_bytes(args->type, args->inputs);
-    const uint8_t *const group = args->w + (size_t)g * (weights + scales);
-    return (group_stream){group, group + weights, group + weights, group + weights + scales};
-}
-
-// Asks for `bytes` bytes at p + ahead. What lies past the stream's end is looked for `skip` bytes
-// on, in a later group; the last groups' hints point past the weights.
-INLINE void prefetch(const uint8_t *p, size_t ahead, const uint8_t *end, size_t skip,
-                     uint32_t bytes)
-{
-    uintptr_t address = (uintptr_t)p + ahead;
-    if (address >= (uintptr_t)end) {
-        address += skip;
-    }
+    const uintptr_t address = (uintptr_t)p + AHEAD_BYTES;
     UNROLL
     for (uint32_t i = 0; i < bytes; i += PS_CACHE_LINE_BYTES) {
         _mm_prefetch((const char *)(address + i), _MM_HINT_T0);
@@ -276,15 +256,11 @@ INLINE void add_block(const quant_type *type, __m256 acc[][2], const __m256i dot
 INLINE void linear_tile(const tile_args *args, int groups, int tokens)
 {
     const quant_type *const type = args->type;
-    const uint32_t block_count = args->inputs / PS_BLOCK_COLUMNS;
-    const size_t weights_skip = scales_bytes(type, args->inputs) +
-                                (size_t)(groups - 1) * (weights_bytes(type, args->inputs) +
-                                                        scales_bytes(type, args->inputs));
-    const size_t scales_skip = weights_skip - scales_bytes(type, args->inputs) +
-                               weights_bytes(type, args->inputs);
+    const uint32_t unit_count = args->inputs / PS_BLOCK_COLUMNS / type->unit_blocks;
+    const size_t stride = group_bytes(type, args->inputs);
+    const uint8_t *w = args->w;
 
     block_inputs in;
-    group_stream stream[TILE_GROUPS];
     __m256 acc[TILE_GROUPS][TILE_TOKENS][2];
     UNROLL
     for (int t = 0; t < tokens; t++) {
@@ -292,33 +268,30 @@ INLINE void linear_tile(const tile_args *args, int groups, int tokens)
         in.sum[t] = ps_q8_row_sums(args->x[t], args->inputs);
         in.d[t] = ps_q8_row_d(args->x[t], args->inputs);
         in.ds[t] = ps_q8_row_ds(args->x[t], args->inputs);
-    }
-    UNROLL
-    for (int g = 0; g < groups; g++) {
-        stream[g] = group_open(args, g);
         UNROLL
-        for (int t = 0; t < tokens; t++) {
+        for (int g = 0; g < groups; g++) {
             acc[g][t][0] = acc[g][t][1] = _mm256_setzero_ps();
         }
     }
 
-    for (uint32_t block = 0; block < block_count; block += type->unit_blocks) {
+    for (uint32_t u = 0; u < unit_count; u++) {
         unit_scales unit[TILE_GROUPS];
         ROLLED
         for (int g = 0; g < groups; g++) {
-            prefetch(stream[g].scales, AHEAD_SCALE_BYTES, stream[g].scales_end, scales_skip,
-                     type->scale_bytes);
-            type->open_unit(&unit[g], stream[g].scales);
+            const uint8_t *const scales = w + (size_t)g * stride;
+            prefetch(scales, type->scale_bytes);
+            type->open_unit(&unit[g], scales);
         }
         for (uint32_t b = 0; b < type->unit_blocks; b++) {
             ROLLED
             for (int g = 0; g < groups; g++) {
+                const uint8_t *const scales = w + (size_t)g * stride;
+                const uint8_t *const block = scales + type->scale_bytes +
+                                             (size_t)b * type->block_bytes;
                 __m256i dot[TILE_TOKENS][2];
-                prefetch(stream[g].weights, AHEAD_WEIGHT_BYTES, stream[g].weights_end, weights_skip,
-                         type->block_bytes);
-                type->dots(dot, stream[g].weights, stream[g].scales + 32 * b, &in, tokens);
+                prefetch(block, type->block_bytes);
+                type->dots(dot, block, scales + 32 * b, &in, tokens);
                 add_block(type, acc[g], dot, &unit[g], b, &in, tokens);
-                stream[g].weights += type->block_bytes;
             }
             UNROLL
             for (int t = 0; t < tokens; t++) {
@@ -328,10 +301,7 @@ INLINE void linear_tile(const tile_args *args, int groups, int tokens)
                 in.ds[t]++;
             }
         }
-        UNROLL
-        for (int g = 0; g < groups; g++) {
-            stream[g].scales += type->scale_bytes;
-        }
+        w += unit_bytes(type);
     }
     UNROLL
     for (int g = 0; g < groups; g++) {
@@ -363,18 +333,17 @@ INLINE void linear_group(tile_args args, uint32_t tokens)
 
 INLINE void linear_quant(tile_args args, size_t group_count, uint32_t tokens)
 {
-    const size_t group_bytes = weights_bytes(args.type, args.inputs) +
-                               scales_bytes(args.type, args.inputs);
+    const size_t stride = group_bytes(args.type, args.inputs);
     if (tokens == 1) {
         for (; group_count >= TILE_GROUPS; group_count -= TILE_GROUPS) {
             linear_tile(&args, TILE_GROUPS, 1);
-            args.w += TILE_GROUPS * group_bytes;
+            args.w += TILE_GROUPS * stride;
             args.first_output += TILE_GROUPS * PS_GROUP_ROWS;
         }
     }
     for (; group_count > 0; group_count--) {
         linear_group(args, tokens);
-        args.w += group_bytes;
+        args.w += stride;
         args.first_output += PS_GROUP_ROWS;
     }
 }
