@@ -1,5 +1,40 @@
-// plan/plan.c - who owns which columns.
-#include "plan/plan.h"
+// plan/plan.c - words of a plan, and who owns which columns.
+#include "plan/plan_internal.h"
+
+const char *ps_split_name(ps_split split)
+{
+    static const char *const NAMES[PS_SPLIT_COUNT] = {
+        [PS_SPLIT_ALL] = "all",
+        [PS_SPLIT_ROWS] = "rows",
+        [PS_SPLIT_COLUMNS] = "columns",
+        [PS_SPLIT_UNITS] = "units",
+    };
+    ps_assert((unsigned)split < PS_SPLIT_COUNT);
+    return NAMES[split];
+}
+
+#define FIELD(type, name)                                                                          \
+    {                                                                                              \
+#name, offsetof(type, name), sizeof(((type *)0)->name) == 8                                \
+    }
+
+const ps_plan_field ps_plan_fields[PS_PLAN_FIELDS] = {
+    FIELD(ps_plan, rows_max),   FIELD(ps_plan, logits_max),   FIELD(ps_plan, context_max),
+    FIELD(ps_plan, vocabulary), FIELD(ps_plan, shared_bytes), FIELD(ps_plan, private_bytes),
+};
+
+const ps_plan_field ps_plan_value_fields[PS_PLAN_VALUE_FIELDS] = {
+    FIELD(ps_plan_value, offset_bytes), FIELD(ps_plan_value, row_bytes),
+    FIELD(ps_plan_value, part_unit),    FIELD(ps_plan_value, part_columns),
+    FIELD(ps_plan_value, part_offset),
+};
+
+const ps_plan_field ps_plan_step_fields[PS_PLAN_STEP_FIELDS] = {
+    FIELD(ps_plan_step, stream),
+    FIELD(ps_plan_step, weight_bytes),
+    FIELD(ps_plan_step, row_ops),
+    FIELD(ps_plan_step, predicted_ns),
+};
 
 void ps_plan_columns_of(const ps_plan_value *value, uint32_t worker, uint32_t workers,
                         uint32_t *begin, uint32_t *end)

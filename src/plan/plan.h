@@ -28,6 +28,8 @@ typedef enum ps_split {
     PS_SPLIT_COUNT,
 } ps_split;
 
+const char *ps_split_name(ps_split split); // "all", "rows", "columns", "units"
+
 typedef struct ps_plan_value {
     ps_value is;     // kind, shape, view
     bool is_private; // activations: in every worker's own workspace

@@ -8,7 +8,7 @@
 //   3. One value is the output; values alive at the same time share no byte.
 #include "base/names.h"
 #include "base/shapes.h"
-#include "plan/verify_internal.h"
+#include "plan/plan_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,16 +6,9 @@
 //      barriers is an epoch, and within one nothing is known of who is where.
 //   3. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
 //      one from step to step.
-#include "plan/verify_internal.h"
+#include "plan/plan_internal.h"
 
 #include <stdlib.h>
-
-static const char *const SPLIT_TEXT[PS_SPLIT_COUNT] = {
-    [PS_SPLIT_ALL] = "all",
-    [PS_SPLIT_ROWS] = "rows",
-    [PS_SPLIT_COLUMNS] = "columns",
-    [PS_SPLIT_UNITS] = "units",
-};
 
 static bool can_split(ps_op op, ps_split split)
 {
@@ -107,17 +100,17 @@ ps_status ps_plan_check_split(const ps_plan *plan, const ps_plan_step *step)
         return ps_fail(PS_INVALID, "split %d is unknown", (int)step->split);
     }
     if (!can_split(step->op, step->split)) {
-        return ps_fail(PS_INVALID, "cannot be split by %s", SPLIT_TEXT[step->split]);
+        return ps_fail(PS_INVALID, "cannot be split by %s", ps_split_name(step->split));
     }
     if (step->output != PS_NO_VALUE) {
         const ps_plan_value *output = &plan->values[step->output];
         if (output->is_private != (step->split == PS_SPLIT_ALL)) {
             return ps_fail(PS_INVALID, "'%s' is %s, but the step is split by %s", output->is.name,
-                           output->is_private ? "private" : "shared", SPLIT_TEXT[step->split]);
+                           output->is_private ? "private" : "shared", ps_split_name(step->split));
         }
         if (output->part_unit != 0 && step->split != PS_SPLIT_COLUMNS) {
             return ps_fail(PS_INVALID, "'%s' is shared out by columns, but the step by %s",
-                           output->is.name, SPLIT_TEXT[step->split]);
+                           output->is.name, ps_split_name(step->split));
         }
     }
     return step->split == PS_SPLIT_COLUMNS ? check_columns_split(plan, step) : PS_OK;

@@ -1,6 +1,6 @@
-// plan/verify_internal.h - shared by the files of ps_plan_verify only.
-#ifndef PS_PLAN_VERIFY_INTERNAL_H
-#define PS_PLAN_VERIFY_INTERNAL_H
+// plan/plan_internal.h - shared by the files of plan/ only.
+#ifndef PS_PLAN_INTERNAL_H
+#define PS_PLAN_INTERNAL_H
 
 #include "plan/plan.h"
 
@@ -30,5 +30,18 @@ PS_MUST_USE ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_
 // No two values that are needed at the same time share bytes. Needs all of check. Scratch comes
 // from the arena; O(n log n) but for the moving of ids of the values alive.
 PS_MUST_USE ps_status ps_plan_check_lives(const ps_plan_check *check, ps_arena *arena);
+
+// A number of a plan, a value or a step, and its word in the text form.
+typedef struct ps_plan_field {
+    const char *key;
+    size_t offset;
+    bool is_wide; // uint64_t, otherwise uint32_t
+} ps_plan_field;
+
+// In the order in which they are printed.
+enum { PS_PLAN_FIELDS = 6, PS_PLAN_VALUE_FIELDS = 5, PS_PLAN_STEP_FIELDS = 4 };
+extern const ps_plan_field ps_plan_fields[PS_PLAN_FIELDS];             // of ps_plan
+extern const ps_plan_field ps_plan_value_fields[PS_PLAN_VALUE_FIELDS]; // of ps_plan_value
+extern const ps_plan_field ps_plan_step_fields[PS_PLAN_STEP_FIELDS];   // of ps_plan_step
 
 #endif
