@@ -11,8 +11,9 @@ typedef struct ps_jinja_parser {
     ps_jinja_token token; // the current one
     ps_jinja_token ahead; // the one behind it, when has_ahead
     bool has_ahead;
-    uint32_t loops;  // `for` bodies around the current token, within the macro
-    uint32_t macros; // macro bodies around it
+    uint32_t loops;    // `for` bodies around the current token, within the macro
+    uint32_t macros;   // macro bodies around it
+    uint32_t tag_line; // where the statement whose block comes next began
 } ps_jinja_parser;
 
 PS_MUST_USE ps_status ps_jinja_advance(ps_jinja_parser *p);

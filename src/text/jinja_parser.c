@@ -426,6 +426,7 @@ static ps_status parse_statement(ps_jinja_parser *p, ps_jinja_node **out)
         if (ps_jinja_at_name(p, tags[i].tag)) {
             ps_jinja_node *node = NULL;
             PS_TRY(new_node(p, tags[i].kind, &node));
+            p->tag_line = node->line;
             PS_TRY(ps_jinja_advance(p));
             PS_TRY(tags[i].parse(p, node));
             *out = node;
@@ -473,7 +474,7 @@ static ps_status parse_node(ps_jinja_parser *p, const block_ends *ends, ps_jinja
 static ps_status parse_block(ps_jinja_parser *p, const block_ends *ends, const char *opener,
                              ps_jinja_node **out_body)
 {
-    const uint32_t line = p->token.line;
+    const uint32_t line = p->tag_line;
     ps_jinja_node *first = NULL;
     ps_jinja_node **tail = &first;
     PS_TRY(ps_jinja_enter(p->budget));
@@ -494,6 +495,7 @@ static ps_status parse_block(ps_jinja_parser *p, const block_ends *ends, const c
         tail = &node->next;
     }
     ps_jinja_leave(p->budget);
+    p->tag_line = line; // for the next block of the same statement
     *out_body = first;
     return PS_OK;
 }
