@@ -124,6 +124,10 @@ typedef void ps_softmax_fn(float *p, const float *x, uint32_t n);
 // y = cap * tanh(x / cap); y may be x.
 typedef void ps_softcap_fn(float *y, const float *x, float cap, uint32_t n);
 
+// Reads `bytes` (a multiple of 512) with the widest plain loads of the ISA and does nothing else:
+// what a core can read at best, and what fills a cache.
+typedef void ps_read_fn(const void *from, size_t bytes);
+
 typedef struct ps_kernels {
     const char *isa; // "ref", "avx2", "avx512"
 #define KERNEL(name, type) type *name;

@@ -28,4 +28,5 @@ void ps_kernels_overlay_avx2(ps_kernels *table)
     table->attention_merge = ps_attention_merge_avx2;
     table->softmax = ps_softmax_avx2;
     table->softcap = ps_softcap_avx2;
+    table->read = ps_read_avx2;
 }

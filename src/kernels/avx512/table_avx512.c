@@ -24,4 +24,5 @@ void ps_kernels_overlay_avx512(ps_kernels *table)
     table->attention_merge = ps_attention_merge_avx512;
     table->softmax = ps_softmax_avx512;
     table->softcap = ps_softcap_avx512;
+    table->read = ps_read_avx512;
 }

@@ -28,4 +28,5 @@ void ps_kernels_overlay_ref(ps_kernels *table)
     table->attention_merge = ps_attention_merge_ref;
     table->softmax = ps_softmax_ref;
     table->softcap = ps_softcap_ref;
+    table->read = ps_read_ref;
 }

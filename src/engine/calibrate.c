@@ -1,0 +1,149 @@
+// engine/calibrate.c - timed loops over memory, caches and the kernels themselves.
+#include "engine/calibrate.h"
+
+#include "base/clock.h"
+#include "base/layout.h"
+#include "base/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DRAM_BYTES ((uint64_t)512 << 20)
+#define CACHE_BYTES ((uint64_t)256 << 10) // of one worker: well inside any L2
+#define RUNS 7
+#define INPUTS 1024u
+#define GROUPS 12u // 16 x 12 rows of 1,024 inputs: 204 KiB in Q8_0
+#define TOKENS 16u
+
+typedef struct job {
+    ps_team *team;
+    const ps_kernels *kernels;
+    char *memory; // [workers] slices
+    uint64_t slice_bytes;
+    uint64_t rounds;
+} job;
+
+static void read_slice(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)workers;
+    const job *j = argument;
+    for (uint64_t i = 0; i < j->rounds; i++) {
+        j->kernels->read(j->memory + worker * j->slice_bytes, j->slice_bytes);
+    }
+}
+
+static void fill_slice(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)workers;
+    const job *j = argument;
+    memset(j->memory + worker * j->slice_bytes, 1, j->slice_bytes);
+}
+
+static void meet(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)worker;
+    (void)workers;
+    const job *j = argument;
+    for (uint64_t i = 0; i < j->rounds; i++) {
+        ps_team_barrier(j->team);
+    }
+}
+
+// A linear over weights and activations of zeros in this worker's slice: the arithmetic does not
+// depend on values.
+static void multiply(const job *j, ps_linear_fn *linear, uint32_t worker)
+{
+    char *weights = j->memory + worker * j->slice_bytes;
+    char *x_rows = weights + 2 * GROUPS * ps_packed_group_bytes(PS_DTYPE_Q8_0, INPUTS);
+    char *y_rows = x_rows + TOKENS * INPUTS * sizeof(float);
+    float *y[TOKENS];
+    const void *x[TOKENS];
+    for (uint32_t t = 0; t < TOKENS; t++) {
+        x[t] = x_rows + t * INPUTS * sizeof(float);
+        y[t] = (float *)(void *)(y_rows + t * GROUPS * PS_GROUP_ROWS * sizeof(float));
+    }
+    for (uint64_t i = 0; i < j->rounds; i++) {
+        linear(y, weights, GROUPS, INPUTS, x, TOKENS);
+    }
+}
+
+static void multiply_int8(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)workers;
+    const job *j = argument;
+    multiply(j, j->kernels->linear_q8_0, worker);
+}
+
+static void multiply_f32(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)workers;
+    job j = *(const job *)argument;
+    multiply(&j, j.kernels->linear_f16, worker);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double left = *(const double *)a;
+    const double right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+// Median nanoseconds of one run of the function on all workers; one run before does not count.
+static double median_ns(const job *j, ps_team_function *function)
+{
+    double ns[RUNS];
+    job copy = *j;
+    ps_team_run(j->team, function, &copy);
+    for (int i = 0; i < RUNS; i++) {
+        const uint64_t start = ps_clock_ns();
+        ps_team_run(j->team, function, &copy);
+        ns[i] = (double)(ps_clock_ns() - start);
+    }
+    qsort(ns, RUNS, sizeof ns[0], by_value);
+    return ns[RUNS / 2] < 1 ? 1 : ns[RUNS / 2];
+}
+
+static ps_status allocate(ps_team *team, job *j)
+{
+    j->team = team;
+    j->slice_bytes = DRAM_BYTES / ps_team_workers(team) / 4096 * 4096;
+    void *memory;
+    PS_TRY(ps_pages_map(DRAM_BYTES, "calibration", &memory));
+    j->memory = memory;
+    ps_team_run(team, fill_slice, j);
+    return PS_OK;
+}
+
+ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels, double *out_gbs)
+{
+    job j = {.kernels = kernels, .rounds = 1};
+    PS_TRY(allocate(team, &j));
+    *out_gbs = (double)(j.slice_bytes * ps_team_workers(team)) / median_ns(&j, read_slice);
+    ps_pages_unmap(j.memory, DRAM_BYTES);
+    return PS_OK;
+}
+
+ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
+{
+    const uint32_t workers = ps_team_workers(team);
+    job j = {.kernels = kernels, .rounds = 1};
+    PS_TRY(allocate(team, &j));
+    machine->read_gbs = (double)(j.slice_bytes * workers) / median_ns(&j, read_slice);
+
+    j.slice_bytes = CACHE_BYTES;
+    j.rounds = 200;
+    machine->cache_read_gbs = (double)(j.rounds * CACHE_BYTES * workers) /
+                              median_ns(&j, read_slice);
+
+    const double products = (double)INPUTS * GROUPS * PS_GROUP_ROWS * TOKENS * workers;
+    j.slice_bytes = (uint64_t)1 << 20;
+    j.rounds = 10;
+    machine->int8_gops = products * (double)j.rounds / median_ns(&j, multiply_int8);
+    machine->f32_gops = products * (double)j.rounds / median_ns(&j, multiply_f32);
+
+    j.rounds = 1000;
+    machine->barrier_ns = workers == 1 ? 0 : median_ns(&j, meet) / (double)j.rounds;
+    machine->is_measured = true;
+    ps_pages_unmap(j.memory, DRAM_BYTES);
+    return PS_OK;
+}

@@ -1,0 +1,244 @@
+// engine/plan_file.c - the plan of a model file, printed.
+#include "engine/calibrate.h"
+#include "engine/model_internal.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const SPLITS[] = {
+    [PS_SPLIT_ALL] = "all",
+    [PS_SPLIT_ROWS] = "rows",
+    [PS_SPLIT_COLUMNS] = "columns",
+    [PS_SPLIT_UNITS] = "units",
+};
+
+// What can be hidden while a step, or the wait before it, lasts.
+static const char *window_of(const ps_plan_step *step)
+{
+    if (step->attributes.window == PS_WINDOW_VECTOR) {
+        return step->barrier ? "barrier+vector" : "vector";
+    }
+    return step->barrier ? "barrier" : "";
+}
+
+// ---- JSON
+// -------------------------------------------------------------------------------------------------------
+
+static json_t *value_json(const ps_plan *plan, uint32_t id)
+{
+    const ps_value *value = &plan->values[id].is;
+    static const char *const KINDS[] = {"weight", "kv", "activation"};
+    json_t *shape = json_array();
+    if (value->kind == PS_VALUE_WEIGHT) {
+        if (value->experts > 0) {
+            (void)json_array_append_new(shape, json_integer(value->experts));
+        }
+        (void)json_array_append_new(shape, json_integer(value->rows));
+    } else if (value->kind == PS_VALUE_ACTIVATION) {
+        (void)json_array_append_new(shape,
+                                    json_sprintf("%u%s", value->row_multiplier,
+                                                 value->row_kind == PS_ROWS_LOGITS ? "L" : "T"));
+    }
+    (void)json_array_append_new(shape, json_integer(value->columns));
+    return json_pack("{s:s, s:s, s:s, s:o}", "name", value->name, "kind", KINDS[value->kind],
+                     "dtype", ps_dtype_get(value->dtype)->name, "shape", shape);
+}
+
+static json_t *step_json(const ps_plan *plan, uint32_t i)
+{
+    const ps_plan_step *step = &plan->steps[i];
+    json_t *inputs = json_array();
+    for (uint32_t j = 0; j < step->input_count; j++) {
+        (void)json_array_append_new(inputs, value_json(plan, step->inputs[j]));
+    }
+    return json_pack(
+        "{s:i, s:s, s:i, s:s, s:o, s:o, s:s, s:b, s:i, s:s, s:I, s:I, s:I}", "index", (int)i, "op",
+        ps_op_get(step->op)->name, "layer", (int)step->attributes.layer, "site",
+        ps_site_name((ps_site)step->attributes.site), "inputs", inputs, "output",
+        step->output == PS_NO_VALUE ? json_null() : value_json(plan, step->output), "split",
+        SPLITS[step->split], "barrier", (int)step->barrier, "stream", (int)step->stream, "window",
+        window_of(step), "weight_bytes", (json_int_t)step->weight_bytes, "ops_per_row",
+        (json_int_t)step->row_ops, "predicted_ns", (json_int_t)step->predicted_ns);
+}
+
+typedef struct totals {
+    uint64_t bytes, ns;
+    uint32_t barriers;
+} totals;
+
+static totals add_up(const ps_plan *plan)
+{
+    totals sum = {0};
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        sum.bytes += plan->steps[i].weight_bytes;
+        sum.ns += plan->steps[i].predicted_ns;
+        sum.barriers += plan->steps[i].barrier;
+    }
+    return sum;
+}
+
+static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_buffer *out)
+{
+    const totals sum = add_up(plan);
+    json_t *steps = json_array();
+    json_t *windows = json_array();
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        (void)json_array_append_new(steps, step_json(plan, i));
+        if (*window_of(&plan->steps[i]) != '\0') {
+            (void)json_array_append_new(windows,
+                                        json_pack("{s:i, s:s, s:I}", "step", (int)i, "kind",
+                                                  window_of(&plan->steps[i]), "predicted_ns",
+                                                  (json_int_t)plan->steps[i].predicted_ns));
+        }
+    }
+    json_t *document = json_pack(
+        "{s:i, s:i, s:{s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, s:i, s:I, s:I, s:o, s:o, "
+        "s:[]}",
+        "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
+        machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
+        "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
+        machine->int8_gops, "f32_gops", machine->f32_gops, "barrier_ns", machine->barrier_ns,
+        "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
+        (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
+        (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
+        windows, "sites");
+    char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
+    json_decref(document);
+    if (text == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for the plan as JSON");
+    }
+    const ps_status status = ps_buffer_append(out, text, strlen(text));
+    free(text);
+    return status;
+}
+
+// ---- Graphviz
+// ---------------------------------------------------------------------------------------------------
+
+static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
+{
+    uint32_t *writer = calloc(plan->value_count + 1, sizeof *writer); // step + 1
+    if (writer == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for the plan as a graph");
+    }
+    ps_status status = ps_buffer_printf(out,
+                                        "digraph plan {\n  node [shape=box fontname=monospace];\n");
+    for (uint32_t i = 0; status == PS_OK && i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        status = ps_buffer_printf(out, "  s%u [label=\"%u %s %s\\n%s%s\\n%.1f us\"%s];\n", i, i,
+                                  ps_op_get(step->op)->name,
+                                  ps_site_name((ps_site)step->attributes.site), SPLITS[step->split],
+                                  step->barrier ? " barrier" : "", (double)step->predicted_ns / 1e3,
+                                  step->barrier ? " color=red" : "");
+        for (uint32_t j = 0; status == PS_OK && j < step->input_count; j++) {
+            const ps_value_id alias = plan->values[step->inputs[j]].is.alias_of;
+            const bool is_view = plan->values[step->inputs[j]].is.kind == PS_VALUE_ACTIVATION &&
+                                 alias != PS_NO_VALUE;
+            const uint32_t from = writer[is_view ? alias : step->inputs[j]];
+            if (from > 0) {
+                status = ps_buffer_printf(out, "  s%u -> s%u;\n", from - 1, i);
+            }
+        }
+        if (step->output != PS_NO_VALUE) {
+            writer[step->output] = i + 1;
+        }
+        if (step->op == PS_OP_KV_WRITE) {
+            writer[step->inputs[2]] = i + 1;
+        }
+    }
+    free(writer);
+    return status == PS_OK ? ps_buffer_printf(out, "}\n") : status;
+}
+
+// ---- text
+// -------------------------------------------------------------------------------------------------------
+
+static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_buffer *out)
+{
+    const totals sum = add_up(plan);
+    PS_TRY(ps_buffer_printf(
+        out,
+        "# %s, %u threads, %s: read %.1f GB/s, L2 %.0f GB/s, int8 %.0f Gmac/s, f32 %.0f Gmac/s, "
+        "barrier %.0f ns\n"
+        "# %u steps, %u barriers, %.1f MB of weights, predicted %.3f ms\n",
+        machine->name, machine->threads, machine->is_measured ? "measured" : "stated defaults",
+        machine->read_gbs, machine->cache_read_gbs, machine->int8_gops, machine->f32_gops,
+        machine->barrier_ns, plan->step_count, sum.barriers, (double)sum.bytes / 1e6,
+        (double)sum.ns / 1e6));
+    return ps_plan_print(plan, out);
+}
+
+// ---- the call
+// ---------------------------------------------------------------------------------------------------
+
+static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
+{
+    const uint32_t threads = options->threads > 0 ? options->threads : ps_machine_default_threads();
+    PS_TRY(ps_machine_discover(threads, machine));
+    if (!options->measure) {
+        return PS_OK;
+    }
+    ps_kernels kernels;
+    ps_team *team = NULL;
+    PS_TRY(ps_kernels_select(&kernels));
+    PS_TRY(ps_team_create(threads, &team));
+    const ps_status status = ps_calibrate(team, &kernels, machine);
+    ps_team_destroy(team);
+    return status;
+}
+
+static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
+                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+{
+    const ps_model_config *config = NULL;
+    ps_machine machine;
+    PS_TRY(ps_model_read(file, arena, &config));
+    uint32_t context = options->context_tokens;
+    if (context == 0) {
+        context = config->context_tokens < 4096 ? config->context_tokens : 4096;
+    }
+    const uint32_t rows = options->rows == 0 ? 1 : options->rows;
+    if (context > config->context_tokens || rows > PS_BATCH_ROWS_MAX) {
+        return ps_fail(PS_INVALID, "%u rows at a context of %u: at most %u and %u would be right",
+                       rows, context, PS_BATCH_ROWS_MAX, config->context_tokens);
+    }
+    PS_TRY(describe_machine(options, &machine));
+    const ps_pass_options pass = {.rows_max = rows,
+                                  .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
+                                  .context_max = context,
+                                  .machine = &machine};
+    ps_plan *plan = NULL;
+    PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
+    switch (format) {
+    case PS_PLAN_JSON:
+        return print_json(plan, &machine, out);
+    case PS_PLAN_DOT:
+        return print_dot(plan, out);
+    default:
+        return print_text(plan, &machine, out);
+    }
+}
+
+ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_format format,
+                       char **out_text, size_t *out_length)
+{
+    const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
+    ps_gguf *file = NULL;
+    PS_TRY(ps_gguf_open(path, &file));
+    ps_arena arena;
+    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_buffer text = {0};
+    const ps_status status = ps_engine_name_file(
+        path, make_and_print(file, &options, format, &arena, &text));
+    ps_arena_deinit(&arena);
+    ps_gguf_close(file);
+    if (status != PS_OK) {
+        ps_buffer_deinit(&text);
+        return status;
+    }
+    *out_text = text.data;
+    *out_length = text.length;
+    return PS_OK;
+}
