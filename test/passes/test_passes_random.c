@@ -72,6 +72,34 @@ static void make_graph(ps_gen *gen, ps_arena *arena, ps_graph *graph)
     }
 }
 
+// Printing and parsing lose nothing.
+static void check_text(const ps_plan *plan)
+{
+    ps_arena arena;
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_plan *back = NULL;
+    ps_buffer first = {0};
+    ps_buffer second = {0};
+    ps_graph_text_require(ps_plan_print(plan, &first), "printing the plan");
+    ps_graph_text_require(ps_plan_parse((ps_str){first.data, first.length}, &arena, &back),
+                          "parsing it");
+    ps_graph_text_require(ps_plan_print(back, &second), "printing it again");
+    assert_string_equal(first.data, second.data);
+    assert_int_equal(plan->value_count, back->value_count);
+    assert_int_equal(plan->step_count, back->step_count);
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *a = &plan->steps[i];
+        const ps_plan_step *b = &back->steps[i];
+        assert_memory_equal(&a->attributes, &b->attributes, sizeof a->attributes);
+        assert_true(a->op == b->op && a->barrier == b->barrier && a->split == b->split);
+        assert_true(a->weight_bytes == b->weight_bytes && a->row_ops == b->row_ops &&
+                    a->predicted_ns == b->predicted_ns);
+    }
+    ps_buffer_deinit(&first);
+    ps_buffer_deinit(&second);
+    ps_arena_deinit(&arena);
+}
+
 static void test_every_graph_becomes_a_plan(void **state)
 {
     (void)state;
@@ -98,6 +126,7 @@ static void test_every_graph_becomes_a_plan(void **state)
         }
         ps_buffer_deinit(&text);
         ps_graph_text_require(status, "the passes");
+        check_text(plan);
         ps_arena_deinit(&arena);
     }
 }
