@@ -319,6 +319,24 @@ static void test_plans_are_accepted_and_printed(void **state)
     }
 }
 
+// The example of the documentation is a plan, printed.
+static void test_documentation_is_right(void **state)
+{
+    (void)state;
+    char *text = ps_graph_text_load("docs/plan-text.md");
+    char *begin = strstr(text, "```\n");
+    assert_non_null(begin);
+    begin += 4;
+    char *end = strstr(begin, "```\n");
+    assert_non_null(end);
+    *end = '\0';
+    ps_buffer out = {0};
+    ps_graph_text_require(ps_plan_text_round_trip(ps_str_of(begin), &out), "the example");
+    assert_string_equal(begin, out.data);
+    ps_buffer_deinit(&out);
+    free(text);
+}
+
 // Neither plan has a barrier that it does not need.
 static void test_every_barrier_is_needed(void **state)
 {
@@ -546,6 +564,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plans_are_accepted_and_printed),
+        cmocka_unit_test(test_documentation_is_right),
         cmocka_unit_test(test_faults_are_refused),
         cmocka_unit_test(test_every_barrier_is_needed),
         cmocka_unit_test(test_variants_are_accepted),
