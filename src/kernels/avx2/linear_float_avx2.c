@@ -16,7 +16,10 @@
 
 #define CHAINS 8
 #define TILE_MAX (CHAINS / 2) // groups, and tokens
-#define AHEAD_BYTES 1024
+
+// Of each group's stream. Longer distances disturb the hardware's own: on a Zen 4 core 512, 1,024
+// and 2,048 bytes reach 97, 85, 79 % of the read bandwidth with F16.
+#define AHEAD_BYTES 512
 
 // Eight weights.
 typedef __m256 load_fn(const uint8_t *from);

@@ -15,7 +15,10 @@
 
 #define TILE_GROUPS 4
 #define TILE_TOKENS 4
-#define AHEAD_BYTES 1024
+
+// Of each group's stream. Longer distances disturb the hardware's own: on a Zen 4 core 512, 1,024
+// and 2,048 bytes reach 97, 85, 79 % of the read bandwidth with F16.
+#define AHEAD_BYTES 512
 
 // Sixteen weights.
 typedef __m512 load_fn(const uint8_t *from);
