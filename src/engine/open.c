@@ -1,6 +1,7 @@
 // engine/open.c - a file becomes a model: read, checked, packed, with workers.
 #include "base/clock.h"
 #include "base/log.h"
+#include "engine/calibrate.h"
 #include "engine/model_internal.h"
 
 #include <stdlib.h>
@@ -138,6 +139,14 @@ void ps_model_close(ps_model *model)
     ps_gguf_close(model->file);
     ps_arena_deinit(&model->arena);
     free(model);
+}
+
+ps_status ps_model_measure_read(ps_model *model, double *out_gbs)
+{
+    if (model->team == NULL) {
+        return ps_fail(PS_INVALID, "%s was opened for its vocabulary only", model->path);
+    }
+    return ps_calibrate_read(model->team, &model->kernels, out_gbs);
 }
 
 void ps_model_get_info(const ps_model *model, ps_model_info *out)

@@ -24,7 +24,6 @@ static const char *window_of(const ps_plan_step *step)
 }
 
 // ---- JSON
-// -------------------------------------------------------------------------------------------------------
 
 static json_t *value_json(const ps_plan *plan, uint32_t id)
 {
@@ -115,7 +114,6 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
 }
 
 // ---- Graphviz
-// ---------------------------------------------------------------------------------------------------
 
 static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
 {
@@ -153,7 +151,6 @@ static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
 }
 
 // ---- text
-// -------------------------------------------------------------------------------------------------------
 
 static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_buffer *out)
 {
@@ -171,7 +168,6 @@ static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_b
 }
 
 // ---- the call
-// ---------------------------------------------------------------------------------------------------
 
 static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
 {

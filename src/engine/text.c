@@ -106,7 +106,6 @@ ps_status ps_model_open_tokenizer(ps_model *model)
 }
 
 // ---- text and tokens
-// --------------------------------------------------------------------------------------------
 
 static ps_status give_tokens(ps_status status, ps_tokens *tokens, int32_t **out_ids,
                              size_t *out_count)
@@ -170,7 +169,6 @@ bool ps_model_is_end(const ps_model *model, int32_t id)
 }
 
 // ---- chat
-// -------------------------------------------------------------------------------------------------------
 
 static ps_status open_template(const ps_model *model)
 {

@@ -124,30 +124,33 @@ static bool can_join(const ps_graph *graph, const ps_node *first, const ps_node 
            weight->rows % PS_GROUP_ROWS == 0 && weight->rows % (unit == 0 ? 1 : unit) == 0;
 }
 
-// nodes[i .. i + count) become one linear; their outputs become views of its output.
-static ps_status join_linears(ps_graph *graph, uint32_t i, uint32_t count)
+// The listed nodes become one linear in the place of the first; their outputs become views of its
+// output.
+static ps_status join_linears(ps_graph *graph, const uint32_t *list, uint32_t count)
 {
-    ps_node *first = &graph->nodes[i];
+    ps_node *first = &graph->nodes[list[0]];
     ps_value_id joined;
     PS_TRY(add_derived(graph, first->output, "joined", PS_DTYPE_F32, &joined));
     uint32_t column = 0;
-    for (uint32_t j = 0; j < count; j++) {
-        const ps_node *node = &graph->nodes[i + j];
+    for (uint32_t i = 0; i < count; i++) {
+        const ps_node *node = &graph->nodes[list[i]];
         ps_value *view = &graph->values[node->output];
         view->alias_of = joined;
         view->alias_column = column;
         column += view->columns;
-        first->inputs[1 + j] = node->inputs[1];
+        first->inputs[1 + i] = node->inputs[1];
     }
     graph->values[joined].columns = column;
     first->output = joined;
     first->input_count = 1 + count;
-    for (uint32_t j = 1; j < count; j++) {
-        graph->nodes[i + j].op = DEAD;
+    for (uint32_t i = 1; i < count; i++) {
+        graph->nodes[list[i]].op = DEAD;
     }
     return PS_OK;
 }
 
+// Other operators may stand between the linears of a layer: they read what is there at the first
+// one already, so the later linears can move up to it.
 static ps_status join_qkv(ps_graph *graph)
 {
     for (uint32_t i = 0; i < graph->node_count; i++) {
@@ -156,13 +159,17 @@ static ps_status join_qkv(ps_graph *graph)
             !can_join(graph, first, first)) {
             continue;
         }
+        uint32_t list[PS_OP_INPUTS_MAX - 1] = {i};
         uint32_t count = 1;
-        while (count < PS_OP_INPUTS_MAX - 1 && i + count < graph->node_count &&
-               can_join(graph, first, &graph->nodes[i + count])) {
-            count++;
+        for (uint32_t j = i + 1; j < graph->node_count && count < PS_OP_INPUTS_MAX - 1 &&
+                                 graph->nodes[j].attributes.layer == first->attributes.layer;
+             j++) {
+            if (can_join(graph, first, &graph->nodes[j])) {
+                list[count++] = j;
+            }
         }
         if (count > 1) {
-            PS_TRY(join_linears(graph, i, count));
+            PS_TRY(join_linears(graph, list, count));
         }
     }
     compact(graph);

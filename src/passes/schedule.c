@@ -29,7 +29,6 @@ static uint64_t rows_of(const scheduler *s, const ps_value *value)
 }
 
 // ---- steps
-// ------------------------------------------------------------------------------------------------------
 
 static ps_plan_value *value_of(const scheduler *s, ps_value_id id)
 {
@@ -93,7 +92,6 @@ static ps_status add_steps(scheduler *s)
 }
 
 // ---- splits
-// -----------------------------------------------------------------------------------------------------
 
 static uint32_t common_multiple(uint32_t a, uint32_t b)
 {
@@ -199,7 +197,6 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
 }
 
 // ---- barriers
-// ---------------------------------------------------------------------------------------------------
 
 // True when the part of `id` that a worker reads in `step` may be another worker's.
 static bool crosses_workers(const scheduler *s, const ps_plan_step *step, ps_value_id id)
@@ -255,7 +252,6 @@ static void place_barriers(scheduler *s)
 }
 
 // ---- workspace
-// --------------------------------------------------------------------------------------------------
 
 static uint64_t row_bytes(const ps_value *value)
 {
@@ -303,7 +299,6 @@ static ps_status place_values(scheduler *s, bool is_private, uint64_t *out_bytes
 }
 
 // ---- cost
-// -------------------------------------------------------------------------------------------------------
 
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -330,10 +325,13 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
             step->row_ops += gathers ? 0 : (uint64_t)input->rows * input->columns;
             uint64_t *ops = ps_dtype_is_quantised(input->dtype) ? &work.int8_ops : &work.f32_ops;
             *ops += rows * (gathers ? 0 : (uint64_t)input->rows * input->columns);
-        } else if (input->kind == PS_VALUE_KV && step->op != PS_OP_KV_WRITE) {
-            const uint64_t kv = (uint64_t)s->options->context_max * input->columns * 2;
-            work.memory_bytes += s->small ? kv * 2 : 0;
-            work.f32_ops += rows * kv * (output->columns / input->columns);
+        } else if (input->kind == PS_VALUE_KV &&
+                   (step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL)) {
+            // Decode reads the KV of one sequence; with many rows it stays in cache.
+            const uint64_t positions = s->options->context_max;
+            const uint64_t q_columns = value_of(s, step->inputs[0])->is.columns;
+            work.memory_bytes += s->small ? positions * input->columns * 2 * sizeof(uint16_t) : 0;
+            work.f32_ops += rows * positions * q_columns * 2;
         } else if (input->kind == PS_VALUE_ACTIVATION) {
             work.cache_bytes += rows_of(s, input) * row_bytes(input);
         }
@@ -347,7 +345,6 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
 }
 
 // ---- the pass
-// ---------------------------------------------------------------------------------------------------
 
 static ps_status start_plan(scheduler *s)
 {

@@ -145,7 +145,6 @@ void ps_session_get_info(const ps_session *session, ps_session_info *out)
 }
 
 // ---- sequences
-// --------------------------------------------------------------------------------------------------
 
 static ps_status find_open(const ps_session *session, ps_sequence id, sequence **out)
 {
@@ -265,7 +264,6 @@ static void drop_unseen(ps_session *session, sequence *slot)
 }
 
 // ---- steps
-// ------------------------------------------------------------------------------------------------------
 
 // True when a row at `position` writes a block that the sequence does not have to itself.
 static bool wants_block(const ps_session *session, const sequence *slot, uint32_t group,
