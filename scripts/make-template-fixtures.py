@@ -247,6 +247,7 @@ STATEMENTS = r"""
 {% set y = 9 %}{% for i in l %}{% if i == 1 %}{% set y = i %}{% endif %}{{ y }}{% endfor %}{{ y }}
 {% for i in [1,2] %}{% if i==2 %}{% set yy = i %}{% endif %}{{ yy }}{% endfor %}|{{ yy }}
 {% if yes %}{% set y = 1 %}{% endif %}{{ y }}
+{% for i in empty %}{% else %}{% set y = 1 %}{{ y }}{% endfor %}{{ y }}
 {% set ns = namespace(a=1) %}{% for i in l %}{% set ns.a = ns.a + i %}{% endfor %}{{ ns.a }}
 {% set ns = namespace() %}{% set ns.l = [] %}{% for i in l %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.l }}
 {% set d.x = 1 %}
@@ -438,6 +439,54 @@ def random_expressions(count):
         yield "{{ " + make(3) + " }}"
 
 
+def random_statements(count):
+    """Blocks of every kind in one another, with names that are set in some and read in others."""
+    picker = random.Random(4)
+    names = ["n", "s", "a", "b", "i", "loop.index", "loop.last", "l|length", "e", "ns.x", "f(1)", "d.a", "a ~ b"]
+    lists = ["l", "w", "empty", "range(2)", "people|map(attribute='name')", "s[:2]", "d", "nest", "[a, b]"]
+    gaps = ["", "", " ", "\n", "\n  ", "x", ", "]
+
+    def tag(text):
+        left, right = picker.choice(["", "", "", "-", "+"]), picker.choice(["", "", "", "-", "+"])
+        return "{%" + left + " " + text + " " + right + "%}"
+
+    def body(depth):
+        return "".join(picker.choice(gaps) + piece(depth) for _ in range(picker.randrange(1, 4))) + picker.choice(gaps)
+
+    def piece(depth):
+        kind = picker.randrange(10) if depth > 0 else picker.randrange(3)
+        name, other = picker.choice(names), picker.choice(names)
+        if kind == 0:
+            return "{{" + picker.choice(["", "-"]) + " " + name + " " + picker.choice(["", "-"]) + "}}"
+        if kind == 1:
+            return tag(f"set {picker.choice(['a', 'b', 'ns.x'])} = {name}")
+        if kind == 2:
+            return picker.choice(["text", "{# c #}", "{#- c -#}", "{{ a }}"])
+        if kind in (3, 4):
+            test = picker.choice([name, f"not {name}", f"{name} == {other}", f"{name} is defined"])
+            middle = tag("else") + body(depth - 1) if picker.random() < 0.4 else ""
+            return tag(f"if {test}") + body(depth - 1) + middle + tag("endif")
+        if kind in (5, 6):
+            jump = tag("if loop.index > 1") + tag(picker.choice(["break", "continue"])) + tag("endif")
+            jump = jump if picker.random() < 0.3 else ""
+            condition = picker.choice(["", "", " if i", " if i != 2"])
+            middle = tag("else") + body(depth - 1) if picker.random() < 0.3 else ""
+            return (tag(f"for i in {picker.choice(lists)}{condition}") + jump + body(depth - 1) + middle
+                    + tag("endfor"))
+        if kind == 7:
+            return tag("set a") + body(depth - 1) + tag("endset")
+        if kind == 8:
+            return tag("macro f(i, a=5)") + body(depth - 1).replace("f(1)", "i") + tag("endmacro")
+        return picker.choice([tag("filter upper") + body(depth - 1) + tag("endfilter"),
+                              tag(f"with b = {name}") + body(depth - 1) + tag("endwith"),
+                              tag("generation") + body(depth - 1) + tag("endgeneration"),
+                              tag("macro g()") + "<{{ caller() }}>" + tag("endmacro") + tag("call g()")
+                              + body(depth - 1) + tag("endcall")])
+
+    for _ in range(count):
+        yield "{% set ns = namespace(x=0) %}" + body(3)
+
+
 def unportable(text, output):
     """Prints an address, or is one of the stated differences: left out on purpose."""
     if text.endswith("{% raw %}"):  # Jinja takes that for an empty one
@@ -455,7 +504,8 @@ def small_templates():
     for block in split_statements(STATEMENTS):
         yield block
     yield from whitespace_templates()
-    yield from random_expressions(700)
+    yield from random_expressions(500)
+    yield from random_statements(150)
 
 
 def split_expressions(line):

@@ -120,6 +120,15 @@ static ps_status run_iterations(ps_jinja_run *run, const ps_jinja_for *node, ps_
     return PS_OK;
 }
 
+static ps_status run_in_new_scope(ps_jinja_run *run, const ps_jinja_node *body)
+{
+    ps_jinja_scope *const outer = run->scope;
+    PS_TRY(ps_jinja_new_scope(run, outer, &run->scope));
+    PS_TRY(ps_jinja_run_block(run, body));
+    run->scope = outer;
+    return PS_OK;
+}
+
 static ps_status run_for(ps_jinja_run *run, const ps_jinja_for *node)
 {
     ps_jinja_value iterable = {0};
@@ -130,7 +139,7 @@ static ps_status run_for(ps_jinja_run *run, const ps_jinja_for *node)
         PS_TRY(select_items(run, node, items, &items));
     }
     if (items->count == 0) {
-        return ps_jinja_run_block(run, node->otherwise);
+        return run_in_new_scope(run, node->otherwise);
     }
     ps_jinja_loop *loop = NULL;
     PS_JINJA_NEW(&run->budget, loop, 1);

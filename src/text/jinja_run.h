@@ -12,8 +12,9 @@ typedef struct ps_jinja_binding {
     struct ps_jinja_binding *next;
 } ps_jinja_binding;
 
-// The template, every iteration of a loop, macro call, `with` and captured block have one. A scope
-// is never freed before the rendering ends, so a macro may keep the one it was defined in.
+// The template, every iteration and `else` of a loop, macro call, `with` and captured block have
+// one. A scope is never freed before the rendering ends, so a macro may keep the one it was defined
+// in.
 typedef struct ps_jinja_scope {
     ps_jinja_binding *bindings;
     struct ps_jinja_scope *parent;
