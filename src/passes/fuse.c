@@ -19,18 +19,25 @@ static void compact(ps_graph *graph)
     graph->node_count = kept;
 }
 
-// Who reads each value: how many nodes, and the last of them.
+// Who reads each value: how many nodes, itself or through views, and the last that reads itself.
 typedef struct readers {
     uint32_t *count; // [values]
     uint32_t *last;  // [values] a node's index
+    bool *is_viewed; // [values] it has views, read or not
 } readers;
 
 static ps_status find_readers(const ps_graph *graph, readers *out)
 {
     out->count = PS_ARENA_NEW(graph->arena, uint32_t, graph->value_count);
     out->last = PS_ARENA_NEW(graph->arena, uint32_t, graph->value_count);
-    if (out->count == NULL || out->last == NULL) {
+    out->is_viewed = PS_ARENA_NEW(graph->arena, bool, graph->value_count);
+    if (out->count == NULL || out->last == NULL || out->is_viewed == NULL) {
         return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        if (graph->values[i].alias_of != PS_NO_VALUE) {
+            out->is_viewed[graph->values[i].alias_of] = true;
+        }
     }
     for (uint32_t i = 0; i < graph->node_count; i++) {
         for (uint32_t j = 0; j < graph->nodes[i].input_count; j++) {
@@ -114,14 +121,16 @@ static ps_status make_quantisation_explicit(ps_graph *graph)
     return PS_OK;
 }
 
-static bool can_join(const ps_graph *graph, const ps_node *first, const ps_node *node)
+static bool can_join(const ps_graph *graph, const readers *by, const ps_node *first,
+                     const ps_node *node)
 {
     const uint32_t unit = first->attributes.unit;
     const ps_value *weight = &graph->values[node->inputs[1]];
     return node->op == PS_OP_LINEAR && node->input_count == 2 &&
            node->inputs[0] == first->inputs[0] && node->attributes.site == first->attributes.site &&
            node->attributes.layer == first->attributes.layer && node->attributes.unit == unit &&
-           weight->rows % PS_GROUP_ROWS == 0 && weight->rows % (unit == 0 ? 1 : unit) == 0;
+           weight->rows % PS_GROUP_ROWS == 0 && weight->rows % (unit == 0 ? 1 : unit) == 0 &&
+           !by->is_viewed[node->output]; // it will be a view, and views have none
 }
 
 // The listed nodes become one linear in the place of the first; their outputs become views of its
@@ -153,10 +162,12 @@ static ps_status join_linears(ps_graph *graph, const uint32_t *list, uint32_t co
 // one already, so the later linears can move up to it.
 static ps_status join_qkv(ps_graph *graph)
 {
+    readers by;
+    PS_TRY(find_readers(graph, &by));
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const ps_node *first = &graph->nodes[i];
         if (first->op != PS_OP_LINEAR || first->attributes.site != PS_SITE_ATTN_QKV ||
-            !can_join(graph, first, first)) {
+            !can_join(graph, &by, first, first)) {
             continue;
         }
         uint32_t list[PS_OP_INPUTS_MAX - 1] = {i};
@@ -164,7 +175,7 @@ static ps_status join_qkv(ps_graph *graph)
         for (uint32_t j = i + 1; j < graph->node_count && count < PS_OP_INPUTS_MAX - 1 &&
                                  graph->nodes[j].attributes.layer == first->attributes.layer;
              j++) {
-            if (can_join(graph, first, &graph->nodes[j])) {
+            if (can_join(graph, &by, first, &graph->nodes[j])) {
                 list[count++] = j;
             }
         }

@@ -1,0 +1,54 @@
+// ctest-labels: file
+// ctest-links: ps_ir
+// Goal: fuse and window change a graph as their files say, and nothing else.
+// Method: test/passes/*.txt, each the smallest graph that shows one rule, before and after.
+#include "ir/graph_text_test.h"
+#include "passes/passes_test.h"
+
+static ps_status fuse(ps_graph *graph, void *context)
+{
+    return ps_pass_fuse(graph, context);
+}
+
+static ps_status window(ps_graph *graph, void *context)
+{
+    return ps_pass_window(graph, context);
+}
+
+static void expect(const char *name, ps_graph_pass pass)
+{
+    char path[128];
+    ps_pass_options options = PS_TEST_DECODE;
+    (void)snprintf(path, sizeof path, "test/passes/%s.txt", name);
+    print_message("%s\n", path);
+    ps_graph_text_expect_file(path, pass, &options);
+}
+
+static void test_fuse(void **state)
+{
+    (void)state;
+    static const char *const NAMES[] = {
+        "fuse_qkv",       "fuse_qkv_formats",       "fuse_qkv_float",
+        "fuse_qkv_odd",   "fuse_qkv_float_between", "fuse_qkv_views",
+        "fuse_gate_up",   "fuse_gate_up_not",       "fuse_norm",
+        "fuse_norm_view", "fuse_experts",
+    };
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        expect(NAMES[i], fuse);
+    }
+}
+
+static void test_window(void **state)
+{
+    (void)state;
+    expect("window", window);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fuse),
+        cmocka_unit_test(test_window),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
