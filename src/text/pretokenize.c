@@ -100,7 +100,8 @@ static const behaviour behaviours[] = {
      .passes = {CASED("") "|\\p{N}|" SYMBOLS "[\\r\\n/]*|" LINES},
      .takes_whole_words = true,
      .adds_bos = true},
-    // The look behind changes no match: it keeps a long run from being tried at each of its spaces.
+    // The look behind changes no match. It keeps PCRE2's interpreter, which runs where JIT may not,
+    // from trying a long run of spaces at each of them.
     {.names = {"deepseek-llm"},
      .passes = {"[\\r\\n]", "[" WS "]?[" CASED_LETTERS "]+",
                 "[" WS "]?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}"

@@ -71,12 +71,12 @@ static uint32_t lookup(const void *context, const ps_merge_symbol *left,
     return priority_of_score(encoding->tokenizer->vocab.scores[id]);
 }
 
-// Puts the text, its spaces replaced, into the scratch buffer.
-static ps_status escape_spaces(ps_encoding *encoding, const char *text, size_t length, bool prefix)
+// Puts the text, its spaces replaced and perhaps a prefix before it, into the scratch buffer.
+static ps_status escape_spaces(ps_encoding *encoding, const char *text, size_t length)
 {
     ps_buffer *scratch = &encoding->scratch;
     scratch->length = 0;
-    if (prefix) {
+    if (encoding->tokenizer->add_space_prefix) {
         PS_TRY(ps_buffer_append(scratch, spm_space, SPM_SPACE_BYTES));
     }
     for (size_t i = 0; i < length;) {
@@ -146,9 +146,9 @@ static ps_status append_symbols(ps_encoding *encoding)
     return PS_OK;
 }
 
-ps_status ps_spm_encode(ps_encoding *encoding, const char *text, size_t length, bool prefix)
+ps_status ps_spm_encode(ps_encoding *encoding, const char *text, size_t length)
 {
-    PS_TRY(escape_spaces(encoding, text, length, prefix && encoding->tokenizer->add_space_prefix));
+    PS_TRY(escape_spaces(encoding, text, length));
     PS_TRY(add_symbols(encoding));
     PS_TRY(ps_merger_run(&encoding->merger, lookup, encoding));
     return append_symbols(encoding);

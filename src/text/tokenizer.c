@@ -205,13 +205,14 @@ ps_status ps_encoding_append_unknown(ps_encoding *encoding, char byte)
     return ps_tokens_append(encoding->out, (int32_t)unk);
 }
 
-static ps_status append_text(ps_encoding *encoding, const char *text, size_t length, bool prefix)
+// Appends what text[from..to), which holds no special token, becomes.
+static ps_status append_text(ps_encoding *encoding, const joined_text *in, size_t from, size_t to)
 {
-    if (length == 0) {
+    if (from == to) {
         return PS_OK;
     }
-    return encoding->tokenizer->is_spm ? ps_spm_encode(encoding, text, length, prefix)
-                                       : ps_bpe_encode(encoding, text, length);
+    return encoding->tokenizer->is_spm ? ps_spm_encode(encoding, in->text + from, to - from)
+                                       : ps_bpe_encode(encoding, in->text + from, to - from);
 }
 
 // Appends special tokens where they are found and what other text becomes between them.
@@ -220,7 +221,6 @@ static ps_status append_all(ps_encoding *encoding, const joined_text *in)
     const ps_tokenizer *tokenizer = encoding->tokenizer;
     const text_run *run = in->runs;
     size_t text_start = 0;
-    bool prefix = true;
     for (size_t at = 0; at < in->length;) {
         while (at >= run->end) {
             run++;
@@ -232,13 +232,12 @@ static ps_status append_all(ps_encoding *encoding, const joined_text *in)
             at++;
             continue;
         }
-        PS_TRY(append_text(encoding, in->text + text_start, at - text_start, prefix));
+        PS_TRY(append_text(encoding, in, text_start, at));
         PS_TRY(ps_tokens_append(encoding->out, id));
         at += tokenizer->vocab.tokens[id].length;
         text_start = at;
-        prefix = true;
     }
-    return append_text(encoding, in->text + text_start, in->length - text_start, prefix);
+    return append_text(encoding, in, text_start, in->length);
 }
 
 static ps_status add_bos_and_eos(ps_encoding *encoding, const joined_text *in)

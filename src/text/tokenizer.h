@@ -19,8 +19,9 @@
 
 #include "base/memory.h"
 
-// One call encodes at most so much text.
-#define PS_TOKENIZER_TEXT_MAX_BYTES ((size_t)256 << 20)
+// One call encodes at most so much text. At worst, all of it one word, it takes some 60 times as
+// much memory while it runs.
+#define PS_TOKENIZER_TEXT_MAX_BYTES ((size_t)64 << 20)
 // Longer special tokens exist only in broken files; they are never found in text.
 #define PS_TOKENIZER_SPECIAL_MAX_BYTES ((size_t)256)
 

@@ -87,11 +87,10 @@ PS_MUST_USE ps_status ps_encoding_append_unknown(ps_encoding *encoding, char byt
 PS_MUST_USE ps_status ps_bpe_init(ps_tokenizer *tokenizer);
 PS_MUST_USE ps_status ps_spm_init(ps_tokenizer *tokenizer);
 
-// Append the ids of text without special tokens, length > 0. `prefix`: the text stands at the start
-// or behind a special token.
+// Append the ids of text without special tokens, length > 0, that stands at the start or behind a
+// special token; so SentencePiece's space prefix, where there is one, goes before it.
 PS_MUST_USE ps_status ps_bpe_encode(ps_encoding *encoding, const char *text, size_t length);
-PS_MUST_USE ps_status ps_spm_encode(ps_encoding *encoding, const char *text, size_t length,
-                                    bool prefix);
+PS_MUST_USE ps_status ps_spm_encode(ps_encoding *encoding, const char *text, size_t length);
 
 // Append the bytes of a token whose text is not literal.
 PS_MUST_USE ps_status ps_bpe_decode(ps_str token, ps_buffer *out);
