@@ -505,7 +505,7 @@ def small_templates():
         yield block
     yield from whitespace_templates()
     yield from random_expressions(500)
-    yield from random_statements(150)
+    yield from random_statements(80)
 
 
 def split_expressions(line):
@@ -566,7 +566,7 @@ def split_statements(text):
     """One template a line; lines that continue one are recognised by what is still open."""
     lines = text.strip("\n").split("\n")
     yield from lines
-    for size in (2, 3, 4, 5):
+    for size in (2, 5):
         for start in range(0, len(lines) - size + 1):
             block = "\n".join(lines[start:start + size])
             if render(block, SMALL) is not None and ("\n{%" in block or "\n " in block or "\n\n" in block):
