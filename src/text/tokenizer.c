@@ -26,7 +26,7 @@ static const char *const end_texts[] = {
     "[EOS]",
     "<turn|>",
     "<end_of_utterance>",
-    "<｜end▁of▁sentence｜>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
     "<|END_OF_TURN_TOKEN|>",
     "<|fim_pad|>",
     "<|repo_name|>",

@@ -277,11 +277,15 @@ static void test_ends_are_known_by_id_and_by_name(void **state)
     chat_vocab(&make);
     make.vocab.eot = TURN;
     const int32_t plain = maker_add_token(&make, "<|endoftext|>", 0, PS_TOKEN_NORMAL);
+    const int32_t sentence = maker_add_token(
+        &make, "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", 0,
+        PS_TOKEN_CONTROL);
     const int32_t end = maker_add_token(&make, "<|end|>", 0, PS_TOKEN_CONTROL);
     ps_tokenizer *tokenizer = maker_create(&make, "gpt2", "gpt-2");
     assert_true(ps_tokenizer_is_end(tokenizer, EOS));
     assert_true(ps_tokenizer_is_end(tokenizer, TURN));
     assert_true(ps_tokenizer_is_end(tokenizer, END));
+    assert_true(ps_tokenizer_is_end(tokenizer, sentence));
     assert_true(ps_tokenizer_is_end(tokenizer, end));
     assert_false(ps_tokenizer_is_end(tokenizer, plain));
     assert_false(ps_tokenizer_is_end(tokenizer, BOS));
