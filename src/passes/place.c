@@ -29,7 +29,8 @@ static uint64_t lowest_gap(ps_life *const *placed, uint32_t count, const ps_life
         if (!overlap(placed[i], life)) {
             continue;
         }
-        if (placed[i]->offset_bytes >= offset + life->size_bytes) {
+        if (placed[i]->offset_bytes >= offset &&
+            placed[i]->offset_bytes - offset >= life->size_bytes) {
             break;
         }
         const uint64_t end = ps_round_up(placed[i]->offset_bytes + placed[i]->size_bytes,
@@ -53,11 +54,11 @@ ps_status ps_place_lives(ps_life *lives, uint32_t count, ps_arena *arena, uint64
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         ps_life *life = order[i];
-        if (life->size_bytes > PS_PLAN_WORKSPACE_MAX_BYTES - bytes) {
+        life->offset_bytes = lowest_gap(placed, i, life);
+        if (life->size_bytes > PS_PLAN_WORKSPACE_MAX_BYTES - life->offset_bytes) {
             return ps_fail(PS_EXHAUSTED, "the workspace would be larger than %llu GiB",
                            (unsigned long long)(PS_PLAN_WORKSPACE_MAX_BYTES >> 30));
         }
-        life->offset_bytes = lowest_gap(placed, i, life);
         uint32_t at = i;
         for (; at > 0 && placed[at - 1]->offset_bytes > life->offset_bytes; at--) {
             placed[at] = placed[at - 1];
