@@ -70,7 +70,7 @@ bench: ## build and run the benchmarks
 	@for program in build/release/bench/bench_*; do echo "+ $$program"; "$$program" || exit 1; done
 
 install: release ## install below PREFIX (default /usr/local); DESTDIR is obeyed
-	@$(BUILD) release
+	@$(BUILD) release --target prestage prestage_static
 	@cmake --install build/release --prefix $(PREFIX)
 
 clean: ## remove build/{release,debug,tsan,fuzz}
