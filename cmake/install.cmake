@@ -13,6 +13,7 @@ install(DIRECTORY include/prestage DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES
 
 # The file finds its prefix from where it stands, so that --prefix and a moved folder work.
 file(RELATIVE_PATH ps_pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" ps_pc_prefix ${ps_pc_prefix})
 configure_file(cmake/prestage.pc.in prestage.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/prestage.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
