@@ -8,7 +8,8 @@
 //     F32 F16 BF16:  [column][16 rows]
 //
 // A matrix-vector product so reads one linear stream, scales before their blocks: with the scales of
-// a group apart, it reaches 19 instead of 31 GB/s on a Zen 4 core that reads 30 (bench_kernels).
+// a group apart, it reaches 19 instead of 31 GB/s on a Zen 4 core that reads 30 (bench_kernels); for
+// the same reason high bits stand before the low ones that they join.
 //
 // Lossless, and as large as in the model file. In a block, "byte (g, r, j)" is byte g*64 + r*4 + j;
 // r is the row in the group, 0..15, and j runs over four columns that one dot-product lane
@@ -16,11 +17,10 @@
 //
 //     Q8_0   512 bytes: byte (g, r, j), g 0..7, is column 4g+j as value + 128
 //     Q4_x   256 bytes: byte (g, r, j), g 0..3, low nibble column 4g+j, high nibble column 16+4g+j
-//     Q5_x   the 256 bytes of Q4_x for bits 0-3, then 64 bytes: byte (0, r, j), bit g is bit 4 of
-//            column 4g+j, g 0..7
-//     Q6_K   the 256 bytes of Q4_x for bits 0-3, then 128 bytes: byte (h, r, j), bits 2g and 2g+1
-//     are
-//            bits 4 and 5 of column 16h+4g+j, h 0..1, g 0..3
+//     Q5_x   64 bytes: byte (0, r, j), bit g is bit 4 of column 4g+j, g 0..7; then the 256 bytes of
+//            Q4_x for bits 0-3
+//     Q6_K   128 bytes: byte (h, r, j), bits 2g and 2g+1 are bits 4 and 5 of column 16h+4g+j, h
+//            0..1, g 0..3; then the 256 bytes of Q4_x for bits 0-3
 //     Q4_K and Q5_K blocks are those of Q4_x and Q5_x.
 //
 // Scales of one unit, "[16]" being one a row:
@@ -56,7 +56,7 @@
 #define PS_ATTENTION_CHUNK_POSITIONS 256
 
 // Changes with every change of the packed layout; stored with packed files.
-#define PS_LAYOUT_VERSION 2
+#define PS_LAYOUT_VERSION 3
 
 typedef struct ps_packed_format {
     uint32_t block_bytes;  // 16 rows x 32 columns, without scales

@@ -104,16 +104,16 @@ static inline uint32_t transpose_high_bits(uint32_t x)
 static inline void pack_q5_0(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
 {
     put_half(scales, row, file);
-    put_word(blocks, 4, row, transpose_high_bits(ps_load_u32(file + 2)));
-    pack_words(blocks, file + 6, row, 4);
+    put_word(blocks, 0, row, transpose_high_bits(ps_load_u32(file + 2)));
+    pack_words(blocks + 64, file + 6, row, 4);
 }
 
 static inline void pack_q5_1(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
 {
     put_half(scales, row, file);
     put_half(scales + 32, row, file + 2);
-    put_word(blocks, 4, row, transpose_high_bits(ps_load_u32(file + 4)));
-    pack_words(blocks, file + 8, row, 4);
+    put_word(blocks, 0, row, transpose_high_bits(ps_load_u32(file + 4)));
+    pack_words(blocks + 64, file + 8, row, 4);
 }
 
 // The K formats keep two blocks in 32 bytes, one in the low nibbles and one in the high ones; a
@@ -171,7 +171,7 @@ static inline void pack_q5_k(uint8_t *blocks, uint8_t *scales, const uint8_t *fi
 {
     pack_k_scales(scales, file, row);
     for (uint32_t p = 0; p < 4; p++) {
-        uint8_t *pair = blocks + (size_t)p * 2 * 320;
+        uint8_t *pair = blocks + 64 + (size_t)p * 2 * 320;
         pack_nibble_pair(pair, pair + 320, file + 48 + p * 32, row);
     }
     // In the file, bit b of byte `column` belongs to block b.
@@ -180,7 +180,7 @@ static inline void pack_q5_k(uint8_t *blocks, uint8_t *scales, const uint8_t *fi
         for (uint32_t g = 0; g < 8; g++) {
             word |= (ps_load_u32(file + 16 + 4 * g) >> b & 0x01010101u) << g;
         }
-        put_word(blocks + (size_t)b * 320, 4, row, word);
+        put_word(blocks + (size_t)b * 320, 0, row, word);
     }
 }
 
@@ -196,15 +196,15 @@ static inline void pack_q6_k(uint8_t *blocks, uint8_t *scales, const uint8_t *fi
         uint8_t *first = blocks + (size_t)half * 4 * 384;
         const uint8_t *low = file + half * 64;
         const uint8_t *high = file + 128 + half * 32;
-        pack_nibble_pair(first, first + 768, low, row);
-        pack_nibble_pair(first + 384, first + 1152, low + 32, row);
+        pack_nibble_pair(first + 128, first + 2 * 384 + 128, low, row);
+        pack_nibble_pair(first + 384 + 128, first + 3 * 384 + 128, low + 32, row);
         for (uint32_t b = 0; b < 4; b++) {
             for (uint32_t h = 0; h < 2; h++) {
                 uint32_t word = 0;
                 for (uint32_t g = 0; g < 4; g++) {
                     word |= (ps_load_u32(high + 16 * h + 4 * g) >> 2 * b & 0x03030303u) << 2 * g;
                 }
-                put_word(first + (size_t)b * 384, 4 + h, row, word);
+                put_word(first + (size_t)b * 384, h, row, word);
             }
         }
     }

@@ -29,17 +29,20 @@ static inline int32_t ps_block_quant(ps_dtype dtype, const uint8_t *block, uint3
     if (dtype == PS_DTYPE_Q8_0) {
         return lane[g * 64] - 128;
     }
-    const int32_t low = column < 16 ? lane[g * 64] & 15 : lane[(g - 4) * 64] >> 4;
+    // High bits come first in a block.
+    const uint32_t high_bytes = ps_packed_format_get(dtype)->block_bytes - 256;
+    const uint8_t byte = lane[high_bytes + g % 4 * 64];
+    const int32_t low = column < 16 ? byte & 15 : byte >> 4;
     switch (dtype) {
     case PS_DTYPE_Q4_0:
         return low - 8;
     case PS_DTYPE_Q5_0:
-        return (low | (lane[256] >> g & 1) << 4) - 16;
+        return (low | (lane[0] >> g & 1) << 4) - 16;
     case PS_DTYPE_Q5_1:
     case PS_DTYPE_Q5_K:
-        return low | (lane[256] >> g & 1) << 4;
+        return low | (lane[0] >> g & 1) << 4;
     case PS_DTYPE_Q6_K:
-        return (low | (lane[256 + column / 16 * 64] >> g % 4 * 2 & 3) << 4) - 32;
+        return (low | (lane[column / 16 * 64] >> g % 4 * 2 & 3) << 4) - 32;
     default: // Q4_1, Q4_K
         return low;
     }

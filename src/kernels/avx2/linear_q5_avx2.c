@@ -4,8 +4,8 @@
 // Columns 4g and 16 + 4g of eight rows.
 INLINE void unpack_q5(__m256i out[2], const uint8_t *weights, int g)
 {
-    const __m256i fifth = load_bytes(weights + 256);
-    unpack_nibbles(out, weights, g);
+    const __m256i fifth = load_bytes(weights);
+    unpack_nibbles(out, weights + 64, g);
     out[0] = _mm256_or_si256(out[0], move_bits(fifth, g, 4, 0x10));
     out[1] = _mm256_or_si256(out[1], move_bits(fifth, 4 + g, 4, 0x10));
 }

@@ -24,10 +24,10 @@ INLINE __m256i twice_i16(const uint8_t *scales)
 // Columns 16h + 4g of eight rows.
 INLINE __m256i unpack_q6(const uint8_t *weights, int g, int h)
 {
-    const __m256i both = load_bytes(weights + 64 * g);
+    const __m256i both = load_bytes(weights + 128 + 64 * g);
     const __m256i low = _mm256_and_si256(h == 0 ? both : _mm256_srli_epi16(both, 4),
                                          _mm256_set1_epi8(15));
-    return _mm256_or_si256(low, move_bits(load_bytes(weights + 256 + 64 * h), 2 * g, 4, 0x30));
+    return _mm256_or_si256(low, move_bits(load_bytes(weights + 64 * h), 2 * g, 4, 0x30));
 }
 
 INLINE void dots_q6_k(__m256i dot[][2], const uint8_t *weights, const uint8_t *scales,
