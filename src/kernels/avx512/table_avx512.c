@@ -14,7 +14,6 @@ void ps_kernels_overlay_avx512(ps_kernels *table)
     table->linear_f32 = ps_linear_f32_avx512;
     table->linear_f16 = ps_linear_f16_avx512;
     table->linear_bf16 = ps_linear_bf16_avx512;
-    table->quantise_q8 = ps_quantise_q8_avx512;
     table->rms_norm = ps_rms_norm_avx512;
     table->add = ps_add_avx512;
     table->scale = ps_scale_avx512;
