@@ -59,7 +59,7 @@ ps_chat_render_limits ps_chat_render_limits_default(void)
 // Where the run of equal marks that begins at `begin` ends.
 static size_t span_end(const ps_jinja_text *text, size_t begin)
 {
-    const uint8_t *other = memchr(text->marks + begin, text->marks[begin] == 0,
+    const uint8_t *other = memchr(text->marks + begin, text->marks[begin] == 0 ? 1 : 0,
                                   text->length - begin);
     return other == NULL ? text->length : (size_t)(other - text->marks);
 }
@@ -114,12 +114,11 @@ static ps_status bind_context(ps_jinja_run *run, ps_str context_json)
 static ps_status render(ps_jinja_run *run, const ps_chat_template *chat_template,
                         ps_str context_json, ps_chat_output *out)
 {
-    ps_jinja_text text = {0};
-    run->output = &text;
+    PS_JINJA_NEW(&run->budget, run->output, 1);
     PS_TRY(ps_jinja_new_scope(run, NULL, &run->scope));
     PS_TRY(bind_context(run, context_json));
     PS_TRY(ps_jinja_run_block(run, chat_template->body));
-    return make_output(&text, out);
+    return make_output(run->output, out);
 }
 
 ps_status ps_chat_template_render(const ps_chat_template *chat_template, ps_str context_json,

@@ -216,22 +216,23 @@ static ps_status bind_parameters(ps_jinja_run *run, const ps_jinja_macro_node *n
 ps_status ps_jinja_call_macro(ps_jinja_run *run, const ps_jinja_macro *macro,
                               const ps_jinja_arguments *arguments, ps_jinja_value *out)
 {
-    ps_jinja_text text = {0};
+    ps_jinja_text *text = NULL;
     ps_jinja_text *const outer_output = run->output;
     ps_jinja_scope *const outer_scope = run->scope;
     const uint32_t line = run->budget.line;
     ps_jinja_scope *scope = NULL;
     PS_TRY(ps_jinja_enter(&run->budget));
     PS_TRY(ps_jinja_new_scope(run, macro->scope, &scope));
+    PS_JINJA_NEW(&run->budget, text, 1);
     run->scope = scope;
-    run->output = &text;
+    run->output = text;
     PS_TRY(bind_parameters(run, macro->node, arguments));
     PS_TRY(ps_jinja_run_block(run, macro->node->body));
     run->output = outer_output;
     run->scope = outer_scope;
     run->budget.line = line;
     ps_jinja_leave(&run->budget);
-    *out = ps_jinja_text_finish(&text);
+    *out = ps_jinja_text_finish(text);
     return PS_OK;
 }
 

@@ -150,15 +150,16 @@ static ps_status run_for(ps_jinja_run *run, const ps_jinja_for *node)
 // Runs a block in a scope of its own and gives its text.
 static ps_status capture(ps_jinja_run *run, const ps_jinja_node *body, ps_jinja_value *out)
 {
-    ps_jinja_text text = {0};
+    ps_jinja_text *text = NULL;
     ps_jinja_text *const outer_output = run->output;
     ps_jinja_scope *const outer_scope = run->scope;
     PS_TRY(ps_jinja_new_scope(run, outer_scope, &run->scope));
-    run->output = &text;
+    PS_JINJA_NEW(&run->budget, text, 1);
+    run->output = text;
     PS_TRY(ps_jinja_run_block(run, body));
     run->output = outer_output;
     run->scope = outer_scope;
-    *out = ps_jinja_text_finish(&text);
+    *out = ps_jinja_text_finish(text);
     return PS_OK;
 }
 

@@ -127,7 +127,8 @@ static ps_status parse_primary(ps_jinja_parser *p, ps_jinja_expr **out)
             ps_jinja_at_operator(p, "{")) {
             return parse_bracketed(p, out);
         }
-        return ps_jinja_unexpected(p, "an expression");
+        (void)ps_jinja_unexpected(p, "an expression");
+        return PS_INVALID; // spelled out, so that no reader need look whether *out is set
     }
 }
 

@@ -8,13 +8,15 @@
 #define RANGE_MAX 100000 // as in Jinja's sandbox
 #define TIME_BYTES_MAX 256
 
-// How many numbers range(start, stop, step) has.
+// How many numbers range(start, stop, step) has. step is not 0.
 static uint64_t range_count(int64_t start, int64_t stop, int64_t step)
 {
-    if (step > 0) {
-        return start < stop ? ((uint64_t)stop - (uint64_t)start - 1) / (uint64_t)step + 1 : 0;
+    const bool up = step > 0;
+    if (up ? start >= stop : start <= stop) {
+        return 0;
     }
-    return start > stop ? ((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step) + 1 : 0;
+    const uint64_t gap = up ? (uint64_t)stop - (uint64_t)start : (uint64_t)start - (uint64_t)stop;
+    return (gap - 1) / (up ? (uint64_t)step : 0 - (uint64_t)step) + 1;
 }
 
 static ps_status function_range(ps_jinja_run *run, const ps_jinja_value *subject,

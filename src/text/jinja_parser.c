@@ -124,7 +124,8 @@ static ps_status parse_target(ps_jinja_parser *p, bool attributes, ps_jinja_targ
         comma = comma || more;
     }
     if (count == 0) {
-        return ps_jinja_unexpected(p, "a name to assign to");
+        (void)ps_jinja_unexpected(p, "a name to assign to");
+        return PS_INVALID;
     }
     if (!comma) {
         *out = items[0];

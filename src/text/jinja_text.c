@@ -67,7 +67,7 @@ ps_jinja_value ps_jinja_text_finish(const ps_jinja_text *text)
     ps_jinja_string string = {
         .data = text->data, .length = text->length, .marks = text->marks, .trusted = false};
     const bool first = text->marks[0];
-    if (memchr(text->marks, !first, text->length) == NULL) {
+    if (memchr(text->marks, first ? 0 : 1, text->length) == NULL) {
         string.marks = NULL;
         string.trusted = first;
     }

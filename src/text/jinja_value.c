@@ -39,11 +39,11 @@ void *ps_jinja_alloc(ps_jinja_budget *budget, uint64_t count, uint64_t size_byte
     return ps_arena_alloc(budget->arena, count, size_bytes);
 }
 
-ps_status ps_jinja_memory_failed(const ps_jinja_budget *budget)
+void ps_jinja_memory_failed(const ps_jinja_budget *budget)
 {
-    return ps_jinja_fail(budget, PS_EXHAUSTED,
-                         "the template's memory limit of %zu bytes is reached (%zu in use)",
-                         budget->arena->limit_bytes, budget->arena->used_bytes);
+    (void)ps_jinja_fail(budget, PS_EXHAUSTED,
+                        "the template's memory limit of %zu bytes is reached (%zu in use)",
+                        budget->arena->limit_bytes, budget->arena->used_bytes);
 }
 
 const char *ps_jinja_type_name(const ps_jinja_value *value)

@@ -30,16 +30,17 @@ PS_MUST_USE ps_status ps_jinja_spend(ps_jinja_budget *budget, uint64_t steps);
 PS_MUST_USE ps_status ps_jinja_enter(ps_jinja_budget *budget); // one level deeper
 void ps_jinja_leave(ps_jinja_budget *budget);
 
-// Zeroed memory, or NULL; then ps_jinja_memory_failed gives the status and the message.
+// Zeroed memory, or NULL; then ps_jinja_memory_failed writes the message for PS_EXHAUSTED.
 void *ps_jinja_alloc(ps_jinja_budget *budget, uint64_t count, uint64_t size_bytes);
-ps_status ps_jinja_memory_failed(const ps_jinja_budget *budget);
+void ps_jinja_memory_failed(const ps_jinja_budget *budget);
 
 // pointer = zeroed array of `count`; returns from the calling function when there is no memory.
 #define PS_JINJA_NEW(budget, pointer, count)                                                       \
     do {                                                                                           \
         (pointer) = ps_jinja_alloc((budget), (count), sizeof *(pointer));                          \
         if ((pointer) == NULL) {                                                                   \
-            return ps_jinja_memory_failed(budget);                                                 \
+            ps_jinja_memory_failed(budget);                                                        \
+            return PS_EXHAUSTED;                                                                   \
         }                                                                                          \
     } while (0)
 

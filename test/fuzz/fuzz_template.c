@@ -10,7 +10,9 @@
 #include <string.h>
 
 static const char usual[] =
-    "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\" <x>é "
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\" "
+    "<x>\xc3\xa9"
+    " "
     "\"},"
     "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefghi\",\"function\":"
     "{\"name\":\"f\",\"arguments\":{\"a\":[1,2.5,null,true]}}}]}],\"tools\":[{\"type\":"
