@@ -239,6 +239,11 @@ static fault DECODE_FAULTS[] = {
      "site=moe.down top_k=2 experts=4"},
 
     // barriers that removing one (below) does not show
+    {"reads parts of 'kv.1' that other workers write in step 8",
+     "barrier\n%a.partial = attention_partial %qr", "%a.partial = attention_partial %x"},
+    {"rope to 'kr': reads parts of 'tv' that other workers write in step 3",
+     "%kr = rope %k, %table", "%kr = rope %k, %tv", "%qn = activation",
+     "%tv = activation F32 [T, 64] {of=%qkv column=256}\n%qn = activation"},
     {"select_logits to 'last': reads parts of 'es2' that other workers write in step 28, without a "
      "barrier between",
      "%last = select_logits %es {window=vector} split=all",
