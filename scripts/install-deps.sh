@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the Debian packages that a purpose needs; quiet and off the network when none is missing.
-# usage: scripts/install-deps.sh PURPOSE...     purposes: build test lint demo models bench fuzz
+# usage: scripts/install-deps.sh PURPOSE...     purposes: build test lint demo models bench fuzz fixtures
 # Why each package: docs/design/0001-dependencies.md.
 set -euo pipefail
 
@@ -10,12 +10,13 @@ packages_for() {
     local fetch="python3 python3-pip ca-certificates"
     case "$1" in
     build | bench) echo "$build" ;;
-    test) echo "$build python3 python3-jinja2" ;;
+    test) echo "$build python3" ;;
+    fixtures) echo "$fetch python3-jinja2" ;;
     lint) echo "$build g++ git python3 clang-format clang-tidy cppcheck shellcheck" ;;
     demo | models) echo "$build $fetch" ;;
     fuzz) echo "$build clang libclang-rt-14-dev llvm python3" ;;
     *)
-        echo "install-deps.sh: no purpose '$1'; there are build, test, lint, demo, models, bench, fuzz" >&2
+        echo "install-deps.sh: no purpose '$1'; there are build, test, lint, demo, models, bench, fuzz, fixtures" >&2
         return 2
         ;;
     esac
@@ -30,7 +31,7 @@ missing_of() {
 }
 
 if (($# == 0)); then
-    echo "usage: scripts/install-deps.sh PURPOSE... (build, test, lint, demo, models, bench, fuzz)" >&2
+    echo "usage: scripts/install-deps.sh PURPOSE... (build, test, lint, demo, models, bench, fuzz, fixtures)" >&2
     exit 2
 fi
 wanted=()

@@ -1,6 +1,7 @@
 """What the lints share: the files of the source tree, and one way to report."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -14,16 +15,24 @@ def root_of(argv):
     return os.path.abspath(argv[1])
 
 
+def git_files(root, under):
+    """None where git is missing, or the tree is not a clone that this user may read."""
+    if not os.path.exists(os.path.join(root, ".git")) or not shutil.which("git"):
+        return None
+    command = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", under]
+    listing = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    if listing.returncode != 0:
+        return None
+    return [os.fsdecode(name) for name in listing.stdout.split(b"\0") if name]
+
+
 def files(root, *suffixes, under=""):
-    """Paths relative to root, sorted: what git tracks or would track; without git, all but build/."""
-    command = ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", under or "."]
-    if os.path.exists(os.path.join(root, ".git")):
-        listing = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-        found = [os.fsdecode(name) for name in listing.stdout.split(b"\0") if name]
-    else:
+    """Paths relative to root, sorted: what git tracks or would track; without git, all but build/ and .git/."""
+    found = git_files(root, under or ".")
+    if found is None:
         found = []
         for folder, below, names in os.walk(os.path.join(root, under)):
-            below[:] = [name for name in below if name not in ("build", "__pycache__")]
+            below[:] = [name for name in below if name not in ("build", "__pycache__", ".git")]
             found += [os.path.relpath(os.path.join(folder, name), root) for name in names]
     there = {name for name in found if os.path.isfile(os.path.join(root, name))}
     return sorted(name for name in there if not suffixes or name.endswith(suffixes))
