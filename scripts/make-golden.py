@@ -62,6 +62,7 @@ class Spec:
     keys: dict = field(default_factory=dict)     # further metadata of the GGUF file
     variants: dict = field(default_factory=dict)  # suffix -> function from a tensor's name to its type
     prompts: int = 256  # tried, to find one without near ties
+    router_gain: float = 3.0
 
 
 def all_of(quantised):
@@ -109,10 +110,10 @@ SPECS = [
     Spec("qwen3", "qwen3", "qwen3", common(head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
          "bpe:qwen2", variants={"f16": all_of(Type.F16), "q8_0": all_of(Type.Q8_0)}),
     Spec("qwen3moe", "qwen3moe", "qwen3_moe",
-         common(head_dim=32, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32,
+         common(head_dim=32, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
                 decoder_sparse_step=1, mlp_only_layers=[], norm_topk_prob=True, rope_theta=1e6,
                 tie_word_embeddings=True), "bpe:qwen2",
-         variants={"bf16": all_of(Type.BF16), "q8_0": all_of(Type.Q8_0)}, prompts=1024),
+         variants={"bf16": all_of(Type.BF16), "q8_0": all_of(Type.Q8_0)}, prompts=512, router_gain=1.5),
     Spec("qwen3moe-wide", "qwen3moe", "qwen3_moe",
          common(hidden_size=256, num_hidden_layers=1, head_dim=64, num_key_value_heads=1, num_experts=3,
                 num_experts_per_tok=2, moe_intermediate_size=256, decoder_sparse_step=1,
@@ -159,7 +160,8 @@ def layer_tensors(spec):
     a = spec.args
     dim, heads, kv_heads, hd = a["hidden_size"], a["num_attention_heads"], a["num_key_value_heads"], head_dim(a)
     for name, theirs in norms(spec).items():
-        yield f"{name}.weight", f"{theirs}.weight", (dim,), 1.0
+        # Gemma's blocks have to outweigh its scaled embeddings, or every token follows itself.
+        yield f"{name}.weight", f"{theirs}.weight", (dim,), 8.0 if name.startswith("post") else 1.0
     for letter, rows, gain in (("q", heads * hd, 1.2), ("k", kv_heads * hd, 1.2), ("v", kv_heads * hd, 1.0)):
         yield f"attn_{letter}.weight", f"self_attn.{letter}_proj.weight", (rows, dim), gain
         if spec.architecture == "qwen2":
@@ -173,7 +175,7 @@ def layer_tensors(spec):
     if experts:
         ffn = a.get("moe_intermediate_size") or a["intermediate_size"]
         names = expert_names(spec)
-        yield "ffn_gate_inp.weight", names["ffn_gate_inp"] + ".weight", (experts, dim), 3.0
+        yield "ffn_gate_inp.weight", names["ffn_gate_inp"] + ".weight", (experts, dim), spec.router_gain
         yield "ffn_gate_exps.weight", names["ffn_gate_exps"] + ".weight", (experts, ffn, dim), 1.5
         yield "ffn_up_exps.weight", names["ffn_up_exps"] + ".weight", (experts, ffn, dim), 1.5
         yield "ffn_down_exps.weight", names["ffn_down_exps"] + ".weight", (experts, dim, ffn), 1.5
@@ -537,6 +539,7 @@ def choose_prompt(spec, model, noisy, rng):
     routing = np.minimum(router_margin(spec, seen, seen), router_margin(spec, seen, seen_noisy))
     is_plain = (greedy.max(axis=1) < 256) & np.array([len(set(row)) >= 6 for row in greedy])
     best = np.argmax(np.where(is_plain, np.minimum(margin, ROUTING_WEIGHT * routing), -np.inf))
+    assert is_plain[best], "every continuation repeats itself"
     noise = np.abs(exact[best, POSITIONS] - other[best, POSITIONS]).max()
     return Golden(prompts[best], greedy[best], exact[best, :PROMPT_TOKENS], float(noise), float(margin[best]),
                   float(np.broadcast_to(routing, margin.shape)[best]))

@@ -1,7 +1,6 @@
 // model/builder.c - weight lookup, operators and the blocks made of them.
 #include "model/builder.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -417,9 +416,10 @@ static ps_status check_factors(const ps_gguf_tensor *tensor, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         float factor = 0.0f;
         memcpy(&factor, (const char *)tensor->data + i * sizeof factor, sizeof factor);
-        if (!(factor > 0.0f) || !isfinite(factor)) {
-            return ps_fail(PS_INVALID, "tensor '%s' holds %g at %u; numbers above 0 expected",
-                           tensor->name, (double)factor, i);
+        if (!(factor >= PS_ROPE_FACTOR_MIN && factor <= PS_ROPE_FACTOR_MAX)) {
+            return ps_fail(PS_INVALID, "tensor '%s' holds %g at %u; %g to %g expected",
+                           tensor->name, (double)factor, i, (double)PS_ROPE_FACTOR_MIN,
+                           (double)PS_ROPE_FACTOR_MAX);
         }
     }
     return PS_OK;

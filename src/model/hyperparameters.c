@@ -19,10 +19,7 @@ bool ps_hyper_has(const ps_hyperparameters *hyper, const char *key)
 {
     char name[PS_HYPER_KEY_BYTES_MAX];
     uint64_t ignored = 0;
-    ps_str text;
-    ps_hyper_key(hyper, key, name);
-    return ps_gguf_get_u64(hyper->file, name, &ignored) != PS_NOT_FOUND ||
-           ps_gguf_get_string(hyper->file, name, &text) != PS_NOT_FOUND;
+    return ps_gguf_get_u64(hyper->file, ps_hyper_key(hyper, key, name), &ignored) != PS_NOT_FOUND;
 }
 
 static ps_status missing(const char *name)
@@ -301,8 +298,13 @@ static ps_status read_rope_scale(const ps_hyperparameters *hyper, float *out)
     }
     // Old files say scale_linear. Both are divisors of the frequency; 0 means none.
     float factor = 0.0f;
-    PS_TRY(ps_hyper_f32_if(hyper, "rope.scale_linear", 0.0f, 1e6f, &factor));
-    PS_TRY(ps_hyper_f32_if(hyper, "rope.scaling.factor", 0.0f, 1e6f, &factor));
+    PS_TRY(ps_hyper_f32_if(hyper, "rope.scale_linear", 0.0f, PS_ROPE_FACTOR_MAX, &factor));
+    PS_TRY(ps_hyper_f32_if(hyper, "rope.scaling.factor", 0.0f, PS_ROPE_FACTOR_MAX, &factor));
+    if (factor > 0.0f && factor < PS_ROPE_FACTOR_MIN) {
+        return ps_fail(PS_INVALID, "'%s.rope.scaling.factor' is %g; 0 (none) or %g to %g expected",
+                       hyper->architecture, (double)factor, (double)PS_ROPE_FACTOR_MIN,
+                       (double)PS_ROPE_FACTOR_MAX);
+    }
     *out = is_none || factor == 0.0f ? 1.0f : 1.0f / factor;
     return PS_OK;
 }

@@ -17,6 +17,8 @@
 #define PS_MODEL_HEAD_DIM_MAX 512u      // what the attention kernels take
 #define PS_MODEL_CONTEXT_MAX (1u << 30) // positions; keeps them far inside an int32_t
 #define PS_MODEL_NAME_BYTES_MAX ((size_t)255)
+#define PS_ROPE_FACTOR_MIN 1e-6f // divisors of frequencies: the inverse has to be a float
+#define PS_ROPE_FACTOR_MAX 1e6f
 
 // One layer. Query rows are heads * head_dim columns, key and value rows kv_heads * head_dim.
 typedef struct ps_model_layer {

@@ -231,6 +231,8 @@ static void test_other_kinds_of_rope_are_named(void **state)
     made_set_f32(&model, "llama.rope.scaling.attn_factor", 1.0f);
     made_set_f32(&model, "llama.rope.scaling.factor", -2.0f);
     assert_refused(PS_INVALID, "llama.rope.scaling.factor", "-2");
+    made_set_f32(&model, "llama.rope.scaling.factor", 1e-40f); // its inverse is infinite
+    assert_refused(PS_INVALID, "llama.rope.scaling.factor", "0 (none)");
 }
 
 static void test_more_tokens_than_rows_are_refused(void **state)

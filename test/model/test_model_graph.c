@@ -271,16 +271,16 @@ static void test_experts_are_routed(void **state)
     built b;
     build_golden(&b, "qwen3moe-bf16");
     const ps_node *route = writer_of(&b.graph, "blk.0.route");
-    assert_int_equal(8, route->attributes.experts);
-    assert_int_equal(3, route->attributes.top_k);
+    assert_int_equal(6, route->attributes.experts);
+    assert_int_equal(2, route->attributes.top_k);
     assert_int_equal(1, route->attributes.normalise);
     assert_int_equal(PS_GATING_SOFTMAX, route->attributes.gating);
     assert_true(route->attributes.scale == 0.0f);
     const ps_node *down = writer_of(&b.graph, "blk.0.ffn_down_exps");
     assert_int_equal(route->output, down->inputs[1]);
-    assert_int_equal(3, b.graph.values[down->output].row_multiplier);
+    assert_int_equal(2, b.graph.values[down->output].row_multiplier);
     const ps_value *weight = &b.graph.values[down->inputs[2]];
-    assert_int_equal(8, weight->experts);
+    assert_int_equal(6, weight->experts);
     assert_int_equal(64, weight->rows);
     assert_int_equal(32, weight->columns);
     assert_int_equal(1,
