@@ -31,7 +31,7 @@
 // Q8_0, eight tokens: 37 % without, 37 % near, 66 % far.
 #define NEAR_BYTES 4096
 #define FAR_BYTES 8192
-#define FAR_TOKENS_MIN 4
+#define FAR_TOKENS_MIN 3
 
 // What is constant for one call.
 typedef struct shape {
@@ -259,17 +259,17 @@ INLINE void add_block(ps_dtype dtype, __m512 *acc, const uint8_t *block, const s
     }
 }
 
-INLINE void prefetch_ahead(const uint8_t *block, uint32_t bytes, bool intel, const int tokens)
+INLINE void prefetch_ahead(const uint8_t *from, uint32_t bytes, bool intel, const int tokens)
 {
     if (intel) {
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < bytes; i += 64) {
-            _mm_prefetch((const char *)block + NEAR_BYTES + i, _MM_HINT_T0);
+            _mm_prefetch((const char *)from + NEAR_BYTES + i, _MM_HINT_T0);
         }
     } else if (tokens >= FAR_TOKENS_MIN) {
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < bytes; i += 64) {
-            _mm_prefetch((const char *)block + FAR_BYTES + i, _MM_HINT_T1);
+            _mm_prefetch((const char *)from + FAR_BYTES + i, _MM_HINT_T1);
         }
     }
 }
@@ -283,10 +283,11 @@ INLINE void add_unit(ps_dtype dtype, __m512 *acc, const uint8_t *unit, const uin
         load_k_scales(&k, unit);
     }
     const uint8_t *block = unit + sh->scale_bytes;
+    // A block's part of the stream, its share of the scales included.
+    const uint32_t stream_bytes = sh->block_bytes + sh->scale_bytes / sh->unit_blocks;
 #pragma GCC unroll 1
     for (uint32_t i = 0; i < sh->unit_blocks; i++) {
-        prefetch_ahead(block, sh->block_bytes + sh->scale_bytes / sh->unit_blocks, sh->intel,
-                       tokens);
+        prefetch_ahead(unit + (size_t)i * stream_bytes, stream_bytes, sh->intel, tokens);
         const scales s = load_scales(dtype, unit, &k, i);
         add_block(dtype, acc, block, &s, x, tokens, sh, b + i);
         block += sh->block_bytes;
