@@ -251,6 +251,28 @@ static void test_edges(void **state)
     }
 }
 
+// Scores of -0 must not show in m, or the order of comparisons would.
+static void test_negative_zero(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    static scene s;
+    static outcome is;
+    s = (scene){.head_dim = 16, .queries = 7, .scale = -1.0f};
+    for (uint32_t i = 0; i < s.queries; i++) {
+        s.end[i] = (uint16_t)(20 + i);
+    }
+    choose_values(&gen, &s, false);
+    memset(s.q, 0, sizeof s.q);
+    for (int i = -1; i < ISA_COUNT; i++) {
+        attend(i < 0 ? &REF : &ISAS[i], &s, &is);
+        for (uint32_t k = 0; k < s.queries; k++) {
+            assert_int_equal(0, ps_f32_bits(is.m[k]));
+            assert_true(is.l[k] == (float)s.end[k]);
+        }
+    }
+}
+
 static double oracle_score(scene *s, uint32_t i, uint32_t t)
 {
     double sum = 0;
@@ -454,6 +476,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_isas_are_bit_equal),
         cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_negative_zero),
         cmocka_unit_test(test_reference_is_attention),
         cmocka_unit_test(test_merged_chunks_equal_one_softmax),
         cmocka_unit_test(test_store),
