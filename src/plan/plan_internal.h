@@ -28,7 +28,7 @@ PS_MUST_USE ps_status ps_plan_check_split(const ps_plan *plan, const ps_plan_ste
 PS_MUST_USE ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t step);
 
 // No two values that are needed at the same time share bytes. Needs all of check. Scratch comes
-// from the arena; O(n log n) but for the moving of ids of the values alive.
+// from the arena; O(n log n).
 PS_MUST_USE ps_status ps_plan_check_lives(const ps_plan_check *check, ps_arena *arena);
 
 // A number of a plan, a value or a step, and its word in the text form.

@@ -222,6 +222,9 @@ static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifeti
             continue;
         }
         const uint64_t rows = ps_plan_rows(value, plan->rows_max, plan->logits_max);
+        if (rows == 0) { // of logits that nobody may want: no bytes
+            continue;
+        }
         const uint32_t last = check->last_read[i];
         lives[count++] = (lifetime){
             .value = value,
@@ -236,20 +239,20 @@ static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifeti
     return count;
 }
 
-// The lives of one moment, in order of their bytes, which are disjoint.
-typedef struct moment {
-    const lifetime **alive;
+// How many of the lives of one moment have a key below some number: a Fenwick tree over all keys.
+typedef struct tally {
+    uint64_t *keys; // [count] of all lives, rising
+    uint32_t *sums; // [count + 1]
     uint32_t count;
-} moment;
+} tally;
 
-// How many of the moment begin before `begin`.
-static uint32_t find_place(const moment *now, uint64_t begin)
+static uint32_t keys_below(const tally *t, uint64_t limit)
 {
     uint32_t low = 0;
-    uint32_t high = now->count;
+    uint32_t high = t->count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (now->alive[middle]->begin < begin) {
+        if (t->keys[middle] < limit) {
             low = middle + 1;
         } else {
             high = middle;
@@ -258,41 +261,70 @@ static uint32_t find_place(const moment *now, uint64_t begin)
     return low;
 }
 
-static ps_status begin_life(moment *now, const lifetime *life)
+static void tally_add(tally *t, uint64_t key, uint32_t change)
 {
-    const uint32_t at = find_place(now, life->begin);
-    const lifetime *other = at > 0 && now->alive[at - 1]->end > life->begin ? now->alive[at - 1]
-                            : at < now->count && now->alive[at]->begin < life->end ? now->alive[at]
-                                                                                   : NULL;
-    if (other != NULL) {
-        return ps_fail(PS_INVALID, "'%s' and '%s' share bytes while both are needed",
-                       other->value->is.name, life->value->is.name);
+    for (uint32_t i = keys_below(t, key) + 1; i <= t->count; i += i & -i) {
+        t->sums[i] += change; // modulo 2^32, so that -1 takes away
     }
-    for (uint32_t i = now->count++; i > at; i--) {
-        now->alive[i] = now->alive[i - 1];
+}
+
+static uint32_t tally_below(const tally *t, uint64_t limit)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = keys_below(t, limit); i > 0; i -= i & -i) {
+        sum += t->sums[i];
     }
-    now->alive[at] = life;
+    return sum;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a;
+    const uint64_t right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static ps_status start_tally(tally *t, const lifetime *lives, uint32_t count, bool ends,
+                             ps_arena *arena)
+{
+    t->count = count;
+    t->keys = PS_ARENA_NEW(arena, uint64_t, count);
+    t->sums = PS_ARENA_NEW(arena, uint32_t, (uint64_t)count + 1);
+    if (t->keys == NULL || t->sums == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        t->keys[i] = ends ? lives[i].end : lives[i].begin;
+    }
+    qsort(t->keys, count, sizeof *t->keys, by_key);
     return PS_OK;
 }
 
-static void end_life(moment *now, const lifetime *life)
+// Names the first of lives[count] that is in the way.
+static ps_status fail_shared(const lifetime *lives, uint32_t count, const lifetime *life)
 {
-    uint32_t at = find_place(now, life->begin);
-    ps_assert(at < now->count && now->alive[at] == life);
-    for (now->count--; at < now->count; at++) {
-        now->alive[at] = now->alive[at + 1];
+    uint32_t i = 0;
+    while (i + 1 < count && (lives[i].last < life->first || lives[i].begin >= life->end ||
+                             lives[i].end <= life->begin)) {
+        i++;
     }
+    return ps_fail(PS_INVALID, "'%s' and '%s' share bytes while both are needed",
+                   lives[i].value->is.name, life->value->is.name);
 }
 
+// Walks the lives as they begin, with counts of those that have not ended: one that begins before
+// the end of a new one, and does not end before its begin, overlaps it.
 static ps_status check_lives(const ps_plan_check *check, bool is_private, ps_arena *arena)
 {
     lifetime *lives = PS_ARENA_NEW(arena, lifetime, check->plan->value_count);
     const lifetime **ending = PS_ARENA_NEW(arena, const lifetime *, check->plan->value_count);
-    moment now = {.alive = PS_ARENA_NEW(arena, const lifetime *, check->plan->value_count)};
-    if (lives == NULL || ending == NULL || now.alive == NULL) {
+    if (lives == NULL || ending == NULL) {
         return PS_NO_MEMORY;
     }
     const uint32_t count = gather_lives(check, is_private, lives);
+    tally begins, ends;
+    PS_TRY(start_tally(&begins, lives, count, false, arena));
+    PS_TRY(start_tally(&ends, lives, count, true, arena));
     qsort(lives, count, sizeof *lives, by_first);
     for (uint32_t i = 0; i < count; i++) {
         ending[i] = &lives[i];
@@ -300,15 +332,15 @@ static ps_status check_lives(const ps_plan_check *check, bool is_private, ps_are
     qsort(ending, count, sizeof(const lifetime *), by_last);
     uint32_t ended = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (lives[i].begin == lives[i].end) { // no rows, no bytes
-            continue;
-        }
         for (; ending[ended]->last < lives[i].first; ended++) {
-            if (ending[ended]->begin != ending[ended]->end) {
-                end_life(&now, ending[ended]);
-            }
+            tally_add(&begins, ending[ended]->begin, UINT32_MAX);
+            tally_add(&ends, ending[ended]->end, UINT32_MAX);
         }
-        PS_TRY(begin_life(&now, &lives[i]));
+        if (tally_below(&begins, lives[i].end) != tally_below(&ends, lives[i].begin + 1)) {
+            return fail_shared(lives, i, &lives[i]);
+        }
+        tally_add(&begins, lives[i].begin, 1);
+        tally_add(&ends, lives[i].end, 1);
     }
     return PS_OK;
 }
