@@ -1,19 +1,28 @@
 // kernels/pack.c - transposes rows of file blocks into groups of 16 rows (base/layout.h).
 //
-// A group is a transpose of 4-byte words, or nearly so: each format's function moves one unit of
-// one row, with its nibbles and bits regrouped in whole words. Units are walked in chunks that keep
-// the scattered writes in L1 while each row is still read in long runs.
+// A group is a transpose of 4-byte words, or nearly so. Four rows are taken at a time: sixteen
+// bytes of each become four vectors of one word a row, and nibbles and bits are regrouped in those.
+// Units are walked in chunks that keep the scattered writes in L1 while rows are still read in long
+// runs.
 #include "kernels/pack.h"
 
 #include "kernels/half.h"
 #include "kernels/packed_block.h"
 
+#include <emmintrin.h>
+
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define CHUNK_COLUMNS 1024
 #define FILE_UNIT_BYTES_MAX 210
+#define ROWS 4 // taken at a time
 
-// Moves one unit of a row: `file` is its place there, blocks and scales those in the group.
-typedef void pack_unit_fn(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row);
+// One word of each of four rows.
+typedef uint32_t words __attribute__((vector_size(16)));
+
+// Moves one unit of four rows, `row` the first: `file` are its places there, blocks and scales
+// those in the group.
+typedef void pack_unit_fn(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                          uint32_t row);
 
 typedef struct unit_shape {
     uint32_t columns;
@@ -34,66 +43,116 @@ typedef struct pack_job {
 
 static const uint8_t ZEROS[FILE_UNIT_BYTES_MAX];
 
-static inline void put_word(uint8_t *block, uint32_t g, uint32_t row, uint32_t word)
+static inline void put_words(uint8_t *block, uint32_t g, uint32_t row, words w)
 {
-    memcpy(block + g * 64 + row * 4, &word, sizeof word);
+    memcpy(block + g * 64 + row * 4, &w, sizeof w);
 }
 
-static inline void put_half(uint8_t *scales, uint32_t row, const uint8_t *file)
+static inline void put_halves(uint8_t *scales, uint32_t row, const uint8_t *const *file,
+                              uint32_t offset)
 {
-    memcpy(scales + row * 2, file, 2);
-}
-
-static inline void pack_f32(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
-{
-    (void)scales;
-    memcpy(blocks + row * 4, file, 4);
-}
-
-static inline void pack_f16(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
-{
-    (void)scales;
-    memcpy(blocks + row * 2, file, 2);
-}
-
-static inline void pack_words(uint8_t *block, const uint8_t *quants, uint32_t row, uint32_t count)
-{
-    for (uint32_t g = 0; g < count; g++) {
-        put_word(block, g, row, ps_load_u32(quants + 4 * g));
+    for (uint32_t i = 0; i < ROWS; i++) {
+        memcpy(scales + (row + i) * 2, file[i] + offset, 2);
     }
 }
 
-static inline void pack_q8_0(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline words load_word(const uint8_t *const *file, uint32_t offset)
 {
-    put_half(scales, row, file);
-    for (uint32_t g = 0; g < 8; g++) {
-        put_word(blocks, g, row, ps_load_u32(file + 2 + 4 * g) ^ 0x80808080u);
+    return (words){ps_load_u32(file[0] + offset), ps_load_u32(file[1] + offset),
+                   ps_load_u32(file[2] + offset), ps_load_u32(file[3] + offset)};
+}
+
+// out[g] = word g of the sixteen bytes at `offset`.
+static inline void load_words(words out[4], const uint8_t *const *file, uint32_t offset)
+{
+    __m128i v[ROWS];
+    for (uint32_t i = 0; i < ROWS; i++) {
+        v[i] = _mm_loadu_si128((const __m128i *)(const void *)(file[i] + offset));
+    }
+    const __m128i low01 = _mm_unpacklo_epi32(v[0], v[1]);
+    const __m128i low23 = _mm_unpacklo_epi32(v[2], v[3]);
+    const __m128i high01 = _mm_unpackhi_epi32(v[0], v[1]);
+    const __m128i high23 = _mm_unpackhi_epi32(v[2], v[3]);
+    out[0] = (words)_mm_unpacklo_epi64(low01, low23);
+    out[1] = (words)_mm_unpackhi_epi64(low01, low23);
+    out[2] = (words)_mm_unpacklo_epi64(high01, high23);
+    out[3] = (words)_mm_unpackhi_epi64(high01, high23);
+}
+
+// Byte i of each row's word goes to scales[i * 16 + row].
+static inline void put_bytes(uint8_t *scales, uint32_t row, words w)
+{
+    const __m128i low = _mm_packs_epi32((__m128i)(w & 255), (__m128i)(w >> 8 & 255));
+    const __m128i high = _mm_packs_epi32((__m128i)(w >> 16 & 255), (__m128i)(w >> 24));
+    const words bytes = (words)_mm_packus_epi16(low, high);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t four_rows = bytes[i];
+        memcpy(scales + (size_t)i * 16 + row, &four_rows, sizeof four_rows);
     }
 }
 
-static inline void pack_q4_0(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_f32(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                            uint32_t row)
 {
-    put_half(scales, row, file);
-    pack_words(blocks, file + 2, row, 4);
+    (void)scales;
+    put_words(blocks, 0, row, load_word(file, 0));
 }
 
-static inline void pack_q4_1(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_f16(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                            uint32_t row)
 {
-    put_half(scales, row, file);
-    put_half(scales + 32, row, file + 2);
-    pack_words(blocks, file + 4, row, 4);
+    (void)scales;
+    put_halves(blocks, row, file, 0);
+}
+
+static inline void pack_words(uint8_t *block, const uint8_t *const *file, uint32_t offset,
+                              uint32_t row)
+{
+    words w[4];
+    load_words(w, file, offset);
+    for (uint32_t g = 0; g < 4; g++) {
+        put_words(block, g, row, w[g]);
+    }
+}
+
+static inline void pack_q8_0(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
+{
+    put_halves(scales, row, file, 0);
+    for (uint32_t half = 0; half < 2; half++) {
+        words w[4];
+        load_words(w, file, 2 + half * 16);
+        for (uint32_t g = 0; g < 4; g++) {
+            put_words(blocks, half * 4 + g, row, w[g] ^ 0x80808080u);
+        }
+    }
+}
+
+static inline void pack_q4_0(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
+{
+    put_halves(scales, row, file, 0);
+    pack_words(blocks, file, 2, row);
+}
+
+static inline void pack_q4_1(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
+{
+    put_halves(scales, row, file, 0);
+    put_halves(scales + 32, row, file, 2);
+    pack_words(blocks, file, 4, row);
 }
 
 // Exchanges two bits of every bit's index: mask holds the bits where the lower index bit is 1 and
 // the upper is 0, distance is the difference of their weights.
-static inline uint32_t exchange_index_bits(uint32_t x, uint32_t mask, int distance)
+static inline words exchange_index_bits(words x, uint32_t mask, int distance)
 {
-    const uint32_t t = (x ^ x >> distance) & mask;
+    const words t = (x ^ x >> distance) & mask;
     return x ^ t ^ t << distance;
 }
 
 // Bit 4g + j goes to bit 8j + g: the index g2 g1 g0 j1 j0 becomes j1 j0 g2 g1 g0.
-static inline uint32_t transpose_high_bits(uint32_t x)
+static inline words transpose_high_bits(words x)
 {
     x = exchange_index_bits(x, 0x0000ccccu, 14); // j1 g1 g0 g2 j0
     x = exchange_index_bits(x, 0x00aa00aau, 7);  // j1 j0 g0 g2 g1
@@ -101,112 +160,123 @@ static inline uint32_t transpose_high_bits(uint32_t x)
     return exchange_index_bits(x, 0x22222222u, 1);
 }
 
-static inline void pack_q5_0(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_q5_0(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
 {
-    put_half(scales, row, file);
-    put_word(blocks, 0, row, transpose_high_bits(ps_load_u32(file + 2)));
-    pack_words(blocks + 64, file + 6, row, 4);
+    put_halves(scales, row, file, 0);
+    put_words(blocks, 0, row, transpose_high_bits(load_word(file, 2)));
+    pack_words(blocks + 64, file, 6, row);
 }
 
-static inline void pack_q5_1(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_q5_1(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
 {
-    put_half(scales, row, file);
-    put_half(scales + 32, row, file + 2);
-    put_word(blocks, 0, row, transpose_high_bits(ps_load_u32(file + 4)));
-    pack_words(blocks + 64, file + 8, row, 4);
+    put_halves(scales, row, file, 0);
+    put_halves(scales + 32, row, file, 2);
+    put_words(blocks, 0, row, transpose_high_bits(load_word(file, 4)));
+    pack_words(blocks + 64, file, 8, row);
 }
 
 // The K formats keep two blocks in 32 bytes, one in the low nibbles and one in the high ones; a
 // packed block keeps its own two halves so.
-static inline void pack_nibble_pair(uint8_t *low_block, uint8_t *high_block, const uint8_t *quants,
-                                    uint32_t row)
+static inline void pack_nibble_pair(uint8_t *low_block, uint8_t *high_block,
+                                    const uint8_t *const *file, uint32_t offset, uint32_t row)
 {
+    words left[4];
+    words right[4];
+    load_words(left, file, offset);
+    load_words(right, file, offset + 16);
     for (uint32_t g = 0; g < 4; g++) {
-        const uint32_t left = ps_load_u32(quants + 4 * g);
-        const uint32_t right = ps_load_u32(quants + 16 + 4 * g);
-        put_word(low_block, g, row, (left & 0x0f0f0f0fu) | (right & 0x0f0f0f0fu) << 4);
-        put_word(high_block, g, row, (left >> 4 & 0x0f0f0f0fu) | (right & 0xf0f0f0f0u));
-    }
-}
-
-static inline void put_bytes(uint8_t *scales, uint32_t row, uint32_t word, uint32_t stride)
-{
-    for (uint32_t i = 0; i < 4; i++) {
-        scales[i * stride + row] = (uint8_t)(word >> 8 * i);
+        put_words(low_block, g, row, (left[g] & 0x0f0f0f0fu) | (right[g] & 0x0f0f0f0fu) << 4);
+        put_words(high_block, g, row, (left[g] >> 4 & 0x0f0f0f0fu) | (right[g] & 0xf0f0f0f0u));
     }
 }
 
 // The twelve bytes of six-bit scales and mins: blocks 0-3 have theirs whole in the first eight
 // bytes, blocks 4-7 their low nibbles in the last four and their high bits atop the first eight.
-static inline void pack_k_scales(uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_k_scales(uint8_t *scales, const uint8_t *const *file, uint32_t row)
 {
-    put_half(scales, row, file);
-    put_half(scales + 32, row, file + 2);
-    const uint32_t first = ps_load_u32(file + 4);
-    const uint32_t second = ps_load_u32(file + 8);
-    put_bytes(scales + 64, row, (first & 0x0f0f0f0fu) | (second & 0x0f0f0f0fu) << 4, 16);
-    put_bytes(scales + 128, row, ps_load_u32(file + 12), 16);
+    put_halves(scales, row, file, 0);
+    put_halves(scales + 32, row, file, 2);
+    words w[4]; // d and dmin, then the twelve bytes
+    load_words(w, file, 0);
+    put_bytes(scales + 64, row, (w[1] & 0x0f0f0f0fu) | (w[2] & 0x0f0f0f0fu) << 4);
+    put_bytes(scales + 128, row, w[3]);
 
-    const uint32_t high03 = (first >> 4 & 0x03030303u) | (second >> 2 & 0x0c0c0c0cu);
-    const uint32_t high47 = (first >> 6 & 0x03030303u) | (second >> 4 & 0x0c0c0c0cu);
-    // Even block's byte below, odd block's above it: two bytes fold into one.
-    const uint32_t pairs01 = high03 | high03 >> 4;
-    const uint32_t pairs23 = high47 | high47 >> 4;
-    scales[192 + row] = (uint8_t)pairs01;
-    scales[208 + row] = (uint8_t)(pairs01 >> 16);
-    scales[224 + row] = (uint8_t)pairs23;
-    scales[240 + row] = (uint8_t)(pairs23 >> 16);
+    const words high03 = (w[1] >> 4 & 0x03030303u) | (w[2] >> 2 & 0x0c0c0c0cu);
+    const words high47 = (w[1] >> 6 & 0x03030303u) | (w[2] >> 4 & 0x0c0c0c0cu);
+    // An even block's four bits below, the odd block's above: bytes 0 and 2 of each.
+    const words pairs01 = high03 | high03 >> 4;
+    const words pairs23 = high47 | high47 >> 4;
+    put_bytes(scales + 192, row,
+              (pairs01 & 0xff) | (pairs01 >> 8 & 0xff00) | (pairs23 & 0xff) << 16 |
+                  (pairs23 << 8 & 0xff000000u));
 }
 
-static inline void pack_q4_k(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_q4_k(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
 {
     pack_k_scales(scales, file, row);
     for (uint32_t p = 0; p < 4; p++) {
         uint8_t *pair = blocks + (size_t)p * 2 * 256;
-        pack_nibble_pair(pair, pair + 256, file + 16 + p * 32, row);
+        pack_nibble_pair(pair, pair + 256, file, 16 + p * 32, row);
     }
 }
 
-static inline void pack_q5_k(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+static inline void pack_q5_k(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
 {
     pack_k_scales(scales, file, row);
     for (uint32_t p = 0; p < 4; p++) {
         uint8_t *pair = blocks + 64 + (size_t)p * 2 * 320;
-        pack_nibble_pair(pair, pair + 320, file + 48 + p * 32, row);
+        pack_nibble_pair(pair, pair + 320, file, 48 + p * 32, row);
     }
     // In the file, bit b of byte `column` belongs to block b.
+    words high[8];
+    load_words(high, file, 16);
+    load_words(high + 4, file, 32);
     for (uint32_t b = 0; b < 8; b++) {
-        uint32_t word = 0;
+        words word = {0};
         for (uint32_t g = 0; g < 8; g++) {
-            word |= (ps_load_u32(file + 16 + 4 * g) >> b & 0x01010101u) << g;
+            word |= (high[g] >> b & 0x01010101u) << g;
         }
-        put_word(blocks + (size_t)b * 320, 0, row, word);
+        put_words(blocks + (size_t)b * 320, 0, row, word);
     }
 }
 
-static inline void pack_q6_k(uint8_t *blocks, uint8_t *scales, const uint8_t *file, uint32_t row)
+// Two bits of a byte of high bits belong to each of the four blocks of a half of 128 columns.
+static inline void pack_q6_k_high(uint8_t *blocks, const uint8_t *const *file, uint32_t offset,
+                                  uint32_t row)
 {
-    put_half(scales, row, file + 208);
-    for (uint32_t i = 0; i < 4; i++) {
-        put_bytes(scales + 32 + i * 64, row, ps_load_u32(file + 192 + 4 * i), 16);
+    for (uint32_t h = 0; h < 2; h++) {
+        words high[4];
+        load_words(high, file, offset + 16 * h);
+        for (uint32_t b = 0; b < 4; b++) {
+            words word = {0};
+            for (uint32_t g = 0; g < 4; g++) {
+                word |= (high[g] >> 2 * b & 0x03030303u) << 2 * g;
+            }
+            put_words(blocks + (size_t)b * 384, h, row, word);
+        }
     }
-    // Each half of 128 columns: blocks k and k + 2 share bytes of low nibbles; two bits of a byte
-    // of high bits belong to each of its four blocks.
+}
+
+static inline void pack_q6_k(uint8_t *blocks, uint8_t *scales, const uint8_t *const *file,
+                             uint32_t row)
+{
+    put_halves(scales, row, file, 208);
+    words sub_scales[4];
+    load_words(sub_scales, file, 192);
+    for (uint32_t i = 0; i < 4; i++) {
+        put_bytes(scales + 32 + (size_t)i * 64, row, sub_scales[i]);
+    }
     for (uint32_t half = 0; half < 2; half++) {
         uint8_t *first = blocks + (size_t)half * 4 * 384;
-        const uint8_t *low = file + half * 64;
-        const uint8_t *high = file + 128 + half * 32;
-        pack_nibble_pair(first + 128, first + 2 * 384 + 128, low, row);
-        pack_nibble_pair(first + 384 + 128, first + 3 * 384 + 128, low + 32, row);
-        for (uint32_t b = 0; b < 4; b++) {
-            for (uint32_t h = 0; h < 2; h++) {
-                uint32_t word = 0;
-                for (uint32_t g = 0; g < 4; g++) {
-                    word |= (ps_load_u32(high + 16 * h + 4 * g) >> 2 * b & 0x03030303u) << 2 * g;
-                }
-                put_word(first + (size_t)b * 384, h, row, word);
-            }
-        }
+        pack_q6_k_high(first, file, 128 + half * 32, row);
+        // Blocks k and k + 2 share bytes of low nibbles.
+        uint8_t *low = first + 128;
+        pack_nibble_pair(low, low + 768, file, half * 64, row);
+        pack_nibble_pair(low + 384, low + 1152, file, half * 64 + 32, row);
     }
 }
 
@@ -215,17 +285,23 @@ static ALWAYS_INLINE void pack_chunk(const pack_job *job, uint64_t group, uint32
 {
     const size_t unit_bytes = shape.block_bytes + shape.scale_bytes;
     uint8_t *out = job->out + group * PS_GROUP_ROWS * job->row_bytes;
-    for (uint32_t row = 0; row < PS_GROUP_ROWS; row++) {
-        const uint64_t file_row = (job->first_group + group) * PS_GROUP_ROWS + row;
-        const bool present = file_row < job->outputs;
-        const uint8_t *file = present ? job->rows + file_row * job->row_bytes +
-                                            (uint64_t)first * shape.file_bytes
-                                      : ZEROS;
-        const size_t step = present ? shape.file_bytes : 0;
+    for (uint32_t row = 0; row < PS_GROUP_ROWS; row += ROWS) {
+        const uint8_t *file[ROWS];
+        size_t step[ROWS];
+        for (uint32_t i = 0; i < ROWS; i++) {
+            const uint64_t file_row = (job->first_group + group) * PS_GROUP_ROWS + row + i;
+            const bool present = file_row < job->outputs;
+            file[i] = present ? job->rows + file_row * job->row_bytes +
+                                    (uint64_t)first * shape.file_bytes
+                              : ZEROS;
+            step[i] = present ? shape.file_bytes : 0;
+        }
         for (uint64_t unit = first; unit < end; unit++) {
             uint8_t *scales = out + unit * unit_bytes;
             pack_unit(scales + shape.scale_bytes, scales, file, row);
-            file += step;
+            for (uint32_t i = 0; i < ROWS; i++) {
+                file[i] += step[i];
+            }
         }
     }
 }
