@@ -3,29 +3,32 @@
 
     python3 -m venv ~/.cache/prestage/venv-golden
     ~/.cache/prestage/venv-golden/bin/pip install 'gguf==0.19.0' 'mlx[cpu]==0.32.4' 'mlx-lm==0.32.2'
-    ~/.cache/prestage/venv-golden/bin/python scripts/make-golden.py [--only NAME] [--out FOLDER]
+    ~/.cache/prestage/venv-golden/bin/python scripts/make-golden.py [--only NAME] [--keep-prompts]
 
 Needed only when a model is added here; the files are committed. Each model is a complete GGUF file
 (weights, hyperparameters, tokenizer). Beside NAME.gguf stands NAME.golden with the logits that
-mlx-lm gives for a prompt in float32, from the same weights after dequantising them, and the eight
-tokens that greedy decoding continues with. So what a correct engine may differ by is rounding of
-sums, float16 KV, and, for quantised weights, activations quantised to 8 bits.
+mlx-lm gives for a prompt, from the same weights after dequantising them, and the eight tokens that
+greedy decoding continues with. There are two sets of logits:
+
+exact    float32 throughout. A correct engine differs by rounding of sums, float16 KV and, for
+         quantised weights, activations quantised to 8 bits.
+rounded  the same model with KV rounded to float16 and the inputs of quantised weights rounded as
+         base/layout.h says (scale amax / 127 for 32 columns). This is what an engine should be close
+         to; it is off only where a sum in another order tips a rounding.
 
 NAME.golden, little endian:
-    char  magic[8]              "PSGOLD1\\n"
+    char  magic[8]              "PSGOLD2\n"
     u32   prompt_count          tokens of the prompt
     u32   position_count        positions of the prompt whose logits follow
     u32   vocabulary
     u32   greedy_count          tokens of the continuation
-    f32   noise                 the largest difference between the logits below and those of a run that
-                                quantises activations the way base/layout.h says (scale amax / 127 for
-                                32 columns) and rounds KV to float16; what a correct engine differs by
-                                is of this size
-    f32   margin                the smallest lead of a greedy token over the next best, in both runs
+    f32   noise                 the largest difference between exact and rounded
+    f32   margin                the smallest lead of a greedy token over the next best, in both sets
     u32   prompt[prompt_count]
     u32   positions[position_count]    ascending; the last is prompt_count - 1
     u32   greedy[greedy_count]
-    f32   logits[position_count][vocabulary]
+    f32   exact[position_count][vocabulary]
+    f32   rounded[position_count][vocabulary]
 
 Weights are normal numbers, scaled so that attention is peaked and logits spread over several units.
 A model of experts also gets a prompt whose router is never near a tie: there the choice of experts
@@ -85,7 +88,7 @@ LLAMA3_SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, 
 def common(**more):
     return dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                 intermediate_size=96, rms_norm_eps=1e-5, vocab_size=VOCABULARY, rope_theta=10000.0,
-                max_position_embeddings=256) | more
+                max_position_embeddings=1024) | more
 
 
 SPECS = [
@@ -293,7 +296,7 @@ def quantise_q6_k(rows):
 
 
 # ------------------------------------------------------------------------------------------ tokenizers
-MERGES = ["t h", "th e", "i n", "a n", "Ġ t", "Ġt he", "e r"]
+MERGES = ["t h", "th e", "i n", "a n", "Ġ t", "Ġ the", "e r"]
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 PIECES = ["▁", "th", "▁th", "the", "▁the", "in", "an", "er", "▁a"]
 CHATML = ("{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
@@ -518,66 +521,76 @@ def continue_greedily(model, prompts):
 class Golden:
     prompt: np.ndarray
     greedy: np.ndarray
-    logits: np.ndarray  # [PROMPT_TOKENS, VOCABULARY]
-    noise: float
+    exact: np.ndarray  # [position, VOCABULARY]
+    rounded: np.ndarray
     margin: float
     routing: float
 
 
-def choose_prompt(spec, model, noisy, rng):
+def choose_prompt(spec, prompts, model, noisy):
     """The prompt, of many, whose greedy continuation and routing are clearest, with and without noise."""
-    prompts = rng.choice(plain_tokens(spec), (spec.prompts, PROMPT_TOKENS))
-    if spec.tokenizer == "spm":
-        prompts[:, 0] = 2
     tokens = continue_greedily(model, prompts)
     fed, greedy = tokens[:, :-1], tokens[:, PROMPT_TOKENS:]
     seen, seen_noisy = tap_routers(spec, model), tap_routers(spec, noisy)
     exact = np.array(model(mx.array(fed)))
     with float16_kv(spec):
-        other = np.array(noisy(mx.array(fed)))
-    margin = np.minimum(*(lead(x[:, PROMPT_TOKENS - 1:], greedy).min(axis=1) for x in (exact, other)))
+        rounded = np.array(noisy(mx.array(fed)))
+    margin = np.minimum(*(lead(x[:, PROMPT_TOKENS - 1:], greedy).min(axis=1) for x in (exact, rounded)))
     routing = np.minimum(router_margin(spec, seen, seen), router_margin(spec, seen, seen_noisy))
     is_plain = (greedy.max(axis=1) < 256) & np.array([len(set(row)) >= 6 for row in greedy])
     best = np.argmax(np.where(is_plain, np.minimum(margin, ROUTING_WEIGHT * routing), -np.inf))
     assert is_plain[best], "every continuation repeats itself"
-    noise = np.abs(exact[best, POSITIONS] - other[best, POSITIONS]).max()
-    return Golden(prompts[best], greedy[best], exact[best, :PROMPT_TOKENS], float(noise), float(margin[best]),
-                  float(np.broadcast_to(routing, margin.shape)[best]))
+    return Golden(prompts[best], greedy[best], exact[best, POSITIONS], rounded[best, POSITIONS],
+                  float(margin[best]), float(np.broadcast_to(routing, margin.shape)[best]))
+
+
+def prompts_for(spec, path, keep):
+    """Random prompts to choose from, or the one that an existing file has: [prompts, PROMPT_TOKENS]."""
+    if keep:
+        return np.frombuffer(path.read_bytes(), "<u4", PROMPT_TOKENS, offset=32)[None].astype(np.int64)
+    prompts = np.random.default_rng(1).choice(plain_tokens(spec), (spec.prompts, PROMPT_TOKENS))
+    if spec.tokenizer == "spm":
+        prompts[:, 0] = 2
+    return prompts
 
 
 def write_golden(path, golden):
+    noise = np.abs(golden.exact - golden.rounded).max()
     with open(path, "wb") as file:
-        file.write(b"PSGOLD1\n")
-        file.write(struct.pack("<4I2f", len(golden.prompt), len(POSITIONS), VOCABULARY, len(golden.greedy),
-                               golden.noise, golden.margin))
+        file.write(b"PSGOLD2\n")
+        file.write(struct.pack("<4I2f", PROMPT_TOKENS, len(POSITIONS), VOCABULARY, GREEDY_TOKENS, noise,
+                               golden.margin))
         for values in (golden.prompt, POSITIONS, golden.greedy):
             file.write(np.asarray(values, "<u4").tobytes())
-        file.write(golden.logits[POSITIONS].astype("<f4").tobytes())
+        for values in (golden.exact, golden.rounded):
+            file.write(values.astype("<f4").tobytes())
+    print(f"{path.stem:20} spread {golden.exact.std():.2f}  noise {noise:.4f}  margins: greedy"
+          f" {golden.margin:.3f}, router {golden.routing:.3f}", flush=True)
 
 
-def make(spec, out):
+def make(spec, out, keep_prompts):
     weights = make_weights(spec, np.random.default_rng(list(spec.name.encode())))
     for suffix, kind_of in spec.variants.items():
         path = out / f"{spec.name}-{suffix}.gguf"
         stored, worth = pack(spec, weights, kind_of)
         write_gguf(path, spec, stored)
-        golden = choose_prompt(spec, load_reference(spec, worth), load_noisy(spec, worth, kind_of),
-                               np.random.default_rng(1))
+        prompts = prompts_for(spec, path.with_suffix(".golden"), keep_prompts)
+        golden = choose_prompt(spec, prompts, load_reference(spec, worth), load_noisy(spec, worth, kind_of))
         write_golden(path.with_suffix(".golden"), golden)
-        print(f"{path.stem:20} {path.stat().st_size / 1024:4.0f} KiB  spread {golden.logits.std():.2f}  noise"
-              f" {golden.noise:.4f}  margins: greedy {golden.margin:.3f}, router {golden.routing:.3f}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description="makes the golden fixtures; see the head of this file")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "test/fixtures/golden")
     parser.add_argument("--only", help="one model, by name")
+    parser.add_argument("--keep-prompts", action="store_true",
+                        help="take the prompts of the files that are there instead of looking for good ones")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     mx.set_default_device(mx.cpu)
     for spec in SPECS:
         if options.only in (None, spec.name):
-            make(spec, options.out)
+            make(spec, options.out, options.keep_prompts)
 
 
 if __name__ == "__main__":
