@@ -3,13 +3,25 @@
 
 #include "kernels/tables.h"
 
+#include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
 
+// clang's __builtin_cpu_supports does not know this one; that the system keeps the registers is
+// asked with avx2.
+static bool cpu_has_f16c(void)
+{
+    unsigned a;
+    unsigned b;
+    unsigned c = 0;
+    unsigned d;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 static bool cpu_has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c() &&
+           __builtin_cpu_supports("bmi2");
 }
 
 static bool cpu_has_avx512(void)
