@@ -5,8 +5,8 @@
 #include "base/memory.h"
 
 typedef struct ps_life {
-    uint32_t value;        // for the caller
-    uint32_t first, last;  // closed range of times in which its bytes are its own
+    uint32_t value;       // for the caller
+    uint32_t first, last; // closed range of times in which its bytes are its own
     uint64_t size_bytes;
     uint64_t offset_bytes; // out, a multiple of 64
 } ps_life;

@@ -173,6 +173,7 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
     const uint8_t flags = ps_op_get(step->op)->flags;
     ps_plan_value *output = step->output == PS_NO_VALUE ? NULL : value_of(s, step->output);
     if (step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP) {
+        ps_assert(output != NULL);
         const uint32_t unit = step->op == PS_OP_GATE_UP ? PS_BLOCK_COLUMNS
                               : step->attributes.unit == 0
                                   ? PS_GROUP_ROWS

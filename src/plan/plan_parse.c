@@ -1,4 +1,4 @@
-// plan/parse.c - a plan from text: docs/plan-text.md.
+// plan/plan_parse.c - a plan from text: docs/plan-text.md.
 //
 // One line, one thing, no recursion: the loop over lines is bounded by the text, and what a line
 // adds by the limits of plan.h. What the numbers mean is left to ps_plan_verify.

@@ -1,4 +1,4 @@
-// plan/print.c - a plan as text: docs/plan-text.md.
+// plan/plan_print.c - a plan as text: docs/plan-text.md.
 #include "base/value_text.h"
 #include "plan/plan_internal.h"
 

@@ -1,4 +1,4 @@
-// plan/verify.c - everything that a runner relies on.
+// plan/plan_verify.c - everything that a runner relies on.
 //
 // A plan that passes cannot make a runner read or write outside of its workspaces, its weights and
 // its KV, nor race, whatever text it came from. It may still compute nonsense.
