@@ -21,6 +21,19 @@ static bool read_line(const char *path, char *line, size_t size)
     return ok;
 }
 
+// True when a comma-separated list holds the word.
+static bool list_holds(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, word, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // The path of this process below a cgroup hierarchy: v2 has an empty controller list, v1 names its
 // controllers.
 static bool cgroup_path(const char *controller, char *path, size_t size)
@@ -40,7 +53,7 @@ static bool cgroup_path(const char *controller, char *path, size_t size)
         }
         *where++ = '\0';
         controllers++;
-        if (*controller == '\0' ? *controllers == '\0' : strstr(controllers, controller) != NULL) {
+        if (list_holds(controllers, controller)) {
             (void)snprintf(path, size, "%s", strcmp(where, "/") == 0 ? "" : where);
             found = true;
         }
