@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
+// Below this, the first touch of one byte must not cost 2 MiB: a KV pool has one block for each layer.
+#define HUGE_BLOCK_BYTES_MIN ((uint64_t)32 << 20)
 
 ps_status ps_pages_map(uint64_t size_bytes, const char *what, void **out)
 {
@@ -27,7 +29,9 @@ ps_status ps_pages_map(uint64_t size_bytes, const char *what, void **out)
     if (head < HUGE_PAGE_BYTES) {
         (void)munmap(memory + head + size, HUGE_PAGE_BYTES - head);
     }
-    (void)madvise(memory + head, size, MADV_HUGEPAGE); // a hint
+    if (size_bytes >= HUGE_BLOCK_BYTES_MIN) {
+        (void)madvise(memory + head, size, MADV_HUGEPAGE); // a hint
+    }
     *out = memory + head;
     return PS_OK;
 }
