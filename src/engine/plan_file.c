@@ -83,6 +83,7 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
     const totals sum = add_up(plan);
     json_t *steps = json_array();
     json_t *windows = json_array();
+    json_t *sites = json_array();
     for (uint32_t i = 0; i < plan->step_count; i++) {
         (void)json_array_append_new(steps, step_json(plan, i));
         if (*window_of(&plan->steps[i]) != '\0') {
@@ -92,9 +93,19 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
                                                   (json_int_t)plan->steps[i].predicted_ns));
         }
     }
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        if (step->attributes.site != PS_SITE_NONE && step->weight_bytes > 0) {
+            (void)json_array_append_new(sites,
+                                        json_pack("{s:s, s:i, s:i, s:I}", "site",
+                                                  ps_site_name((ps_site)step->attributes.site),
+                                                  "layer", (int)step->attributes.layer, "step",
+                                                  (int)i, "bytes", (json_int_t)step->weight_bytes));
+        }
+    }
     json_t *document = json_pack(
         "{s:i, s:i, s:{s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, s:i, s:I, s:I, s:o, s:o, "
-        "s:[]}",
+        "s:o}",
         "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
         machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
         "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
@@ -102,7 +113,7 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
         "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
         (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
         (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
-        windows, "sites");
+        windows, "sites", sites);
     char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
     json_decref(document);
     if (text == NULL) {
