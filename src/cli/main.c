@@ -1,4 +1,135 @@
-int main(void)
+// cli/main.c - finds the command, prints its error, makes the exit code.
+#include "base/log.h"
+#include "base/scan.h"
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "kernels/kernels.h"
+
+#include <errno.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name;
+    ps_cli_command_bit bit;
+    const char *arguments;
+    const char *help;
+    ps_status (*run)(const ps_cli_options *options);
+} command;
+
+static const command COMMANDS[] = {
+    {"run", PS_CLI_RUN, "MODEL [-p TEXT | -f FILE]",
+     "answers a prompt; chats when it is given none on a terminal", ps_cli_run},
+    {"info", PS_CLI_INFO, "MODEL", "what a model file holds, and whether it can run here",
+     ps_cli_info},
+    {"tokenize", PS_CLI_TOKENIZE, "MODEL [-p TEXT | -f FILE | --template FILE]",
+     "text to token ids, and back", ps_cli_tokenize},
+    {"perplexity", PS_CLI_PERPLEXITY, "MODEL FILE", "how well a model predicts a text",
+     ps_cli_perplexity},
+    {"bench", PS_CLI_BENCH, "MODEL", "speed of reading prompts and of generating", ps_cli_bench},
+    {"plan", PS_CLI_PLAN, "MODEL", "the plan of one step: what runs, and what it should take",
+     ps_cli_plan},
+};
+
+#define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
+
+static int exit_code(ps_status status)
 {
-    return 0;
+    switch (status) {
+    case PS_OK:
+        return 0;
+    case PS_INVALID:
+    case PS_UNSUPPORTED:
+    case PS_NOT_FOUND:
+    case PS_IO: // of inputs: output is looked at in finish()
+        return 2;
+    case PS_CANCELLED:
+        return PS_CLI_EXIT_INTERRUPTED;
+    default:
+        return 1;
+    }
+}
+
+// The exit code, after the one line of an error. Output that could not be written is one, too.
+static int finish(ps_status status)
+{
+    const bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    if (status == PS_OK && !is_written) {
+        (void)fprintf(stderr, "prestage: stdout: %s\n", strerror(errno));
+        return 1;
+    }
+    if (status != PS_OK && status != PS_CANCELLED) {
+        (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
+    }
+    return exit_code(status);
+}
+
+static void print_commands(void)
+{
+    (void)printf("usage: prestage COMMAND MODEL [OPTION]...\n\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        (void)printf("  %-12s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+    }
+    (void)printf("\n  prestage COMMAND --help   the options of a command\n"
+                 "  prestage --version        version, CPU features, kernels in use\n");
+}
+
+static ps_status print_version(void)
+{
+    ps_kernels kernels;
+    PS_TRY(ps_kernels_select(&kernels));
+    (void)printf("prestage %s\nCPU features: %s\nISA in use: %s\n", ps_version(), ps_cpu_features(),
+                 kernels.isa);
+    return PS_OK;
+}
+
+static ps_status refuse_command(const char *word)
+{
+    static const char *const OPTIONS[] = {"--help", "--version"};
+    const char *names[COMMAND_COUNT];
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = COMMANDS[i].name;
+    }
+    const ps_str typed = ps_str_of(word);
+    return word[0] == '-' ? ps_fail(PS_INVALID, "unknown option '%s'; the nearest is %s", word,
+                                    ps_nearest(typed, OPTIONS, 2))
+                          : ps_fail(PS_INVALID, "unknown command '%s'; the nearest is %s", word,
+                                    ps_nearest(typed, names, COMMAND_COUNT));
+}
+
+static ps_status run_command(const command *chosen, int argc, char **argv)
+{
+    ps_cli_options options;
+    ps_status status = ps_cli_options_parse(chosen->bit, argc, argv, &options);
+    if (status == PS_OK && options.help) {
+        (void)printf("usage: prestage %s %s [OPTION]...\n\n%s.\n\n", chosen->name,
+                     chosen->arguments, chosen->help);
+        ps_cli_options_help(chosen->bit, stdout);
+    } else if (status == PS_OK) {
+        ps_log_set_level(options.verbose ? PS_LOG_DEBUG : PS_LOG_WARNING);
+        status = chosen->run(&options);
+    }
+    ps_cli_options_deinit(&options);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    ps_cli_interrupt_install();
+    if (argc < 2) {
+        return finish(ps_fail(PS_INVALID, "no command given; prestage --help lists them"));
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_commands();
+        return finish(PS_OK);
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        return finish(print_version());
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[1], COMMANDS[i].name) == 0) {
+            return finish(run_command(&COMMANDS[i], argc - 1, argv + 1));
+        }
+    }
+    return finish(refuse_command(argv[1]));
 }

@@ -31,6 +31,32 @@ static bool cpu_has_avx512(void)
            __builtin_cpu_supports("avx512vnni");
 }
 
+const char *ps_cpu_features(void)
+{
+    static char text[96];
+    const struct {
+        const char *name;
+        bool present;
+    } features[] = {
+        {"avx2", __builtin_cpu_supports("avx2")},
+        {"fma", __builtin_cpu_supports("fma")},
+        {"f16c", cpu_has_f16c()},
+        {"bmi2", __builtin_cpu_supports("bmi2")},
+        {"avx512f", __builtin_cpu_supports("avx512f")},
+        {"avx512bw", __builtin_cpu_supports("avx512bw")},
+        {"avx512vl", __builtin_cpu_supports("avx512vl")},
+        {"avx512dq", __builtin_cpu_supports("avx512dq")},
+        {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
+    };
+    char *end = text;
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
+        if (features[i].present) {
+            end = stpcpy(stpcpy(end, end == text ? "" : " "), features[i].name);
+        }
+    }
+    return text;
+}
+
 static const struct {
     const char *isa;
     bool (*present)(void);

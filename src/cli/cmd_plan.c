@@ -1,0 +1,7 @@
+// cli/cmd_plan.c - stub
+#include "cli/commands.h"
+ps_status ps_cli_plan(const ps_cli_options *options)
+{
+    (void)options;
+    return ps_fail(PS_UNSUPPORTED, "not there yet");
+}

@@ -1,0 +1,38 @@
+// cli/commands.h - the subcommands, and what several of them share.
+//
+// A command reads its options, writes its result to stdout and everything else to stderr. It
+// answers a status; main() prints the one line of an error and makes the exit code of it.
+#ifndef PS_CLI_COMMANDS_H
+#define PS_CLI_COMMANDS_H
+
+#include "cli/options.h"
+
+PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_info(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_tokenize(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_perplexity(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_bench(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_plan(const ps_cli_options *options);
+
+// Opens the model that the options name, with `threads` workers (0: the default) and a progress bar
+// on a terminal. A warning says when there are more threads than CPUs.
+PS_MUST_USE ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
+                                        ps_model **out);
+
+// The same for tokenizer and template alone.
+PS_MUST_USE ps_status ps_cli_vocabulary_open(const ps_cli_options *options, ps_model **out);
+
+// PS_INVALID when the command line names no model.
+PS_MUST_USE ps_status ps_cli_model_check(const ps_cli_options *options);
+
+// Appends a whole file to out, byte for byte; "-" is stdin.
+//
+// PS_NOT_FOUND, PS_IO  it cannot be read
+// PS_EXHAUSTED         more than 64 MiB
+PS_MUST_USE ps_status ps_cli_read_file(const char *path, ps_buffer *out);
+
+// Appends what -p, -f or stdin hold. PS_INVALID: -p and -f together, or none of them where stdin is
+// a terminal.
+PS_MUST_USE ps_status ps_cli_read_prompt(const ps_cli_options *options, ps_buffer *out);
+
+#endif

@@ -1,0 +1,45 @@
+// cli/interrupt.c - one flag and one handler.
+#include "cli/interrupt.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t is_held;
+static volatile bool is_interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    if (is_held && !is_interrupted) {
+        is_interrupted = true;
+        return;
+    }
+    _exit(PS_CLI_EXIT_INTERRUPTED);
+}
+
+void ps_cli_interrupt_install(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_interrupt;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+}
+
+void ps_cli_interrupt_hold(bool hold)
+{
+    is_held = hold;
+}
+
+const volatile bool *ps_cli_interrupt_flag(void)
+{
+    return &is_interrupted;
+}
+
+bool ps_cli_interrupt_take(void)
+{
+    const bool was = is_interrupted;
+    is_interrupted = false;
+    return was;
+}

@@ -1,0 +1,746 @@
+// cli/options.c - the table of options, and what reads it.
+#include "cli/options.h"
+
+#include "base/scan.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum kind {
+    FLAG,  // bool
+    U32,   // uint32_t
+    I64,   // int64_t
+    U64,   // uint64_t
+    F32,   // float
+    TEXT,  // const char *
+    LIST,  // ps_cli_list
+    PAIRS, // two ps_cli_lists: pair_prompts and pair_generations
+    BIAS,  // one more of biases
+    FORMAT // uint32_t, ps_cli_format
+} kind;
+
+typedef struct option_line {
+    const char *names[3]; // long, the first one is for messages
+    char letter;          // 0: none
+    kind kind;
+    uint32_t commands; // bits
+    size_t offset;     // into ps_cli_options
+    double lowest, highest;
+    const char *argument;
+    const char *help;
+} option_line;
+
+#define AT(member) offsetof(ps_cli_options, member)
+#define RUNS (PS_CLI_RUN)
+#define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN)
+#define U32_MAX 4294967295.0
+
+static const option_line LINES[] = {
+    {{"help"}, 'h', FLAG, PS_CLI_ALL, AT(help), 0, 0, NULL, "show this"},
+    {{"model"}, 'm', TEXT, PS_CLI_ALL, AT(model), 0, 0, "FILE", "the model; or the first argument"},
+    {{"json"}, 0, FLAG, PS_CLI_ALL, AT(json), 0, 0, NULL, "one JSON document on stdout"},
+    {{"verbose"}, 'v', FLAG, PS_CLI_ALL, AT(verbose), 0, 0, NULL, "say more on stderr"},
+    // what goes in
+    {{"prompt"}, 'p', TEXT, PS_CLI_RUN | PS_CLI_TOKENIZE, AT(prompt), 0, 0, "TEXT", "the input"},
+    {{"file"},
+     'f',
+     TEXT,
+     PS_CLI_RUN | PS_CLI_TOKENIZE | PS_CLI_PERPLEXITY,
+     AT(file),
+     0,
+     0,
+     "FILE",
+     "read the input from FILE, byte for byte; - is stdin"},
+    {{"system-prompt", "sys"},
+     0,
+     TEXT,
+     RUNS,
+     AT(system),
+     0,
+     0,
+     "TEXT",
+     "the system message of the chat"},
+    {{"raw"},
+     0,
+     FLAG,
+     RUNS,
+     AT(raw),
+     0,
+     0,
+     NULL,
+     "leave the chat template out: continue the text as it is"},
+    {{"raw"}, 0, FLAG, PS_CLI_TOKENIZE, AT(raw), 0, 0, NULL, "no BOS; special tokens stay text"},
+    {{"special"},
+     0,
+     FLAG,
+     PS_CLI_TOKENIZE,
+     AT(special),
+     0,
+     0,
+     NULL,
+     "text like <|im_end|> is the special token, in both directions"},
+    {{"detokenize"},
+     0,
+     FLAG,
+     PS_CLI_TOKENIZE,
+     AT(detokenize),
+     0,
+     0,
+     NULL,
+     "the input is token ids; write their text"},
+    {{"template"},
+     0,
+     TEXT,
+     PS_CLI_TOKENIZE,
+     AT(template_file),
+     0,
+     0,
+     "FILE",
+     "render a JSON file of chat messages: an array, or an object with \"messages\""},
+    // how much
+    {{"predict", "n-predict"},
+     'n',
+     I64,
+     RUNS,
+     AT(predict),
+     -1,
+     2147483647,
+     "N",
+     "tokens to generate at most; -1: until the context is full (default); 0: only read the "
+     "prompt"},
+    {{"ctx-size"},
+     'c',
+     U32,
+     RUNS,
+     AT(context),
+     0,
+     1 << 30,
+     "N",
+     "tokens of context; 0: the model's, at most 16384 (default)"},
+    {{"ctx-size"},
+     'c',
+     U32,
+     PS_CLI_PERPLEXITY,
+     AT(context),
+     4,
+     1 << 30,
+     "N",
+     "tokens of a window (default 512)"},
+    {{"context", "ctx-size"},
+     'c',
+     U32,
+     PS_CLI_PLAN,
+     AT(context),
+     0,
+     1 << 30,
+     "N",
+     "tokens of context; 0: 4096, or the model's if that is less (default)"},
+    {{"batch", "rows"},
+     'b',
+     U32,
+     PS_CLI_PLAN,
+     AT(rows),
+     1,
+     PS_BATCH_ROWS_MAX,
+     "N",
+     "rows of the step (default 1)"},
+    {{"batch-size"},
+     'b',
+     U32,
+     PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH,
+     AT(batch),
+     1,
+     PS_BATCH_ROWS_MAX,
+     "N",
+     "tokens of a prompt in one step at most (default 512)"},
+    {{"threads"},
+     't',
+     U32,
+     STEPS,
+     AT(threads),
+     0,
+     4096,
+     "N",
+     "worker threads; 0: as many as this process may use CPUs (default)"},
+    // sampling
+    {{"seed"},
+     's',
+     U64,
+     RUNS,
+     AT(sampler.seed),
+     0,
+     0,
+     "N",
+     "seed of the sampler (default 0): the same seed gives the same answer"},
+    {{"temp"},
+     0,
+     F32,
+     RUNS,
+     AT(sampler.temperature),
+     0,
+     100,
+     "X",
+     "temperature (default 0.8); 0: always the best token"},
+    {{"top-k"},
+     0,
+     U32,
+     RUNS,
+     AT(sampler.top_k),
+     0,
+     2147483647,
+     "N",
+     "choose among the N best tokens (default 40); 0: all"},
+    {{"top-p"},
+     0,
+     F32,
+     RUNS,
+     AT(sampler.top_p),
+     0,
+     1,
+     "X",
+     "choose among the best tokens of probability X together (default 0.95); 1: all"},
+    {{"min-p"},
+     0,
+     F32,
+     RUNS,
+     AT(sampler.min_p),
+     0,
+     1,
+     "X",
+     "leave out tokens less likely than X times the best one (default 0.05); 0: none"},
+    {{"repeat-penalty"},
+     0,
+     F32,
+     RUNS,
+     AT(sampler.repeat_penalty),
+     0,
+     100,
+     "X",
+     "divide the logits of recent tokens (default 1: no penalty)"},
+    {{"repeat-last-n"},
+     0,
+     U32,
+     RUNS,
+     AT(sampler.penalty_last),
+     0,
+     1 << 20,
+     "N",
+     "tokens that the penalties look back on (default 64)"},
+    {{"presence-penalty"},
+     0,
+     F32,
+     RUNS,
+     AT(sampler.presence_penalty),
+     -100,
+     100,
+     "X",
+     "subtract X from logits of recent tokens (default 0)"},
+    {{"frequency-penalty"},
+     0,
+     F32,
+     RUNS,
+     AT(sampler.frequency_penalty),
+     -100,
+     100,
+     "X",
+     "subtract X for each time that a token came recently (default 0)"},
+    {{"logit-bias"},
+     0,
+     BIAS,
+     RUNS,
+     AT(biases),
+     0,
+     0,
+     "TOKEN(+|-)BIAS",
+     "add to the logit of a token id: 15043+1, 15043-1, 15043-inf (never); may be repeated"},
+    {{"ignore-eos"},
+     0,
+     FLAG,
+     RUNS,
+     AT(ignore_eos),
+     0,
+     0,
+     NULL,
+     "never choose a token that ends the answer"},
+    {{"stats"},
+     0,
+     FLAG,
+     RUNS,
+     AT(stats),
+     0,
+     0,
+     NULL,
+     "a table of times and bandwidths on stderr, after the text"},
+    // info
+    {{"tensors"}, 0, FLAG, PS_CLI_INFO, AT(all_tensors), 0, 0, NULL, "list all tensors"},
+    {{"metadata"}, 0, FLAG, PS_CLI_INFO, AT(all_metadata), 0, 0, NULL, "list all metadata"},
+    // bench
+    {{"n-prompt"},
+     'p',
+     LIST,
+     PS_CLI_BENCH,
+     AT(prompts),
+     0,
+     1 << 30,
+     "N,...",
+     "lengths of prompts to read (default 512); 0: none"},
+    {{"n-gen"},
+     'n',
+     LIST,
+     PS_CLI_BENCH,
+     AT(generations),
+     0,
+     1 << 30,
+     "N,...",
+     "numbers of tokens to generate (default 128); 0: none"},
+    {{"pg"},
+     0,
+     PAIRS,
+     PS_CLI_BENCH,
+     AT(pair_prompts),
+     1,
+     1 << 30,
+     "P,N",
+     "read P tokens, then generate N; may be repeated"},
+    {{"n-depth"},
+     'd',
+     LIST,
+     PS_CLI_BENCH,
+     AT(depths),
+     0,
+     1 << 30,
+     "N,...",
+     "tokens in the context before (default 0)"},
+    {{"repetitions"},
+     'r',
+     U32,
+     PS_CLI_BENCH,
+     AT(repetitions),
+     1,
+     1000,
+     "N",
+     "measurements of each test (default 5)"},
+    {{"threads"},
+     't',
+     LIST,
+     PS_CLI_BENCH,
+     AT(thread_counts),
+     0,
+     4096,
+     "N,...",
+     "worker threads; 0: as many as this process may use CPUs (default)"},
+    {{"output"},
+     'o',
+     FORMAT,
+     PS_CLI_BENCH,
+     AT(format),
+     0,
+     0,
+     "md|csv|json",
+     "format of the results (default md)"},
+    {{"no-ceiling"},
+     0,
+     FLAG,
+     PS_CLI_BENCH,
+     AT(no_ceiling),
+     0,
+     0,
+     NULL,
+     "do not measure the read bandwidth beside decoding"},
+    // plan
+    {{"dot"}, 0, FLAG, PS_CLI_PLAN, AT(dot), 0, 0, NULL, "a graph for Graphviz"},
+    {{"no-measure"},
+     0,
+     FLAG,
+     PS_CLI_PLAN,
+     AT(no_measure),
+     0,
+     0,
+     NULL,
+     "predict with stated default rates, not with this machine's"},
+};
+
+#define LINE_COUNT (sizeof LINES / sizeof LINES[0])
+#define NAME_COUNT (sizeof LINES[0].names / sizeof LINES[0].names[0])
+#define FIRST_LONG 256 // getopt's values of long names: this and the line's index
+
+static const char *const FORMATS[] = {"md", "csv", "json"};
+
+// ---- values
+
+ps_status ps_cli_parse_integer(const char *what, const char *text, int64_t lowest, int64_t highest,
+                               int64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    const bool is_number = isdigit((unsigned char)text[text[0] == '-']) && *end == '\0';
+    if (!is_number || errno != 0 || value < lowest || value > highest) {
+        return ps_fail(PS_INVALID, "%s '%s': a whole number from %lld to %lld would be right", what,
+                       text, (long long)lowest, (long long)highest);
+    }
+    *out = value;
+    return PS_OK;
+}
+
+static ps_status parse_u64(const char *what, const char *text, uint64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0) {
+        return ps_fail(PS_INVALID, "%s '%s': a whole number from 0 to %llu would be right", what,
+                       text, (unsigned long long)UINT64_MAX);
+    }
+    *out = value;
+    return PS_OK;
+}
+
+static ps_status parse_f32(const char *what, const char *text, double lowest, double highest,
+                           float *out)
+{
+    char *end = NULL;
+    const double value = strtod(text, &end);
+    if (text[strspn(text, "+-.0123456789eE")] != '\0' || end == text || *end != '\0' ||
+        !(value >= lowest && value <= highest)) {
+        return ps_fail(PS_INVALID, "%s '%s': a number from %g to %g would be right", what, text,
+                       lowest, highest);
+    }
+    *out = (float)value;
+    return PS_OK;
+}
+
+// Numbers with commas between them.
+static ps_status parse_list(const char *what, const char *text, const option_line *line,
+                            ps_cli_list *out)
+{
+    ps_cli_list list = {0};
+    const char *rest = text;
+    for (;;) {
+        char word[24];
+        const size_t length = strcspn(rest, ",");
+        int64_t value = 0;
+        (void)snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 23, rest);
+        PS_TRY(ps_cli_parse_integer(what, word, (int64_t)line->lowest, (int64_t)line->highest,
+                                    &value));
+        if (list.count == PS_CLI_LIST_MAX) {
+            return ps_fail(PS_INVALID, "%s '%s': more than %u numbers", what, text,
+                           PS_CLI_LIST_MAX);
+        }
+        list.values[list.count++] = (uint32_t)value;
+        if (rest[length] == '\0') {
+            break;
+        }
+        rest += length + 1;
+    }
+    *out = list;
+    return PS_OK;
+}
+
+static ps_status parse_pair(const char *what, const char *text, const option_line *line,
+                            ps_cli_options *options)
+{
+    ps_cli_list pair;
+    PS_TRY(parse_list(what, text, line, &pair));
+    if (pair.count != 2 || options->pair_prompts.count == PS_CLI_LIST_MAX) {
+        return ps_fail(PS_INVALID,
+                       "%s '%s': two numbers as in 512,128, at most %u times, would be "
+                       "right",
+                       what, text, PS_CLI_LIST_MAX);
+    }
+    options->pair_prompts.values[options->pair_prompts.count++] = pair.values[0];
+    options->pair_generations.values[options->pair_generations.count++] = pair.values[1];
+    return PS_OK;
+}
+
+static ps_status parse_bias(const char *what, const char *text, ps_cli_options *options)
+{
+    const size_t digits = strspn(text, "0123456789");
+    const char *bias_text = text + digits;
+    const bool is_ban = strcmp(bias_text, "-inf") == 0;
+    char id_text[16];
+    int64_t id = 0;
+    float bias = -INFINITY;
+    (void)snprintf(id_text, sizeof id_text, "%.*s", digits < 15 ? (int)digits : 15, text);
+    if (digits == 0 || (*bias_text != '+' && *bias_text != '-')) {
+        return ps_fail(PS_INVALID,
+                       "%s '%s': a token id and a signed number as in 15043+1, or "
+                       "15043-inf, would be right",
+                       what, text);
+    }
+    PS_TRY(ps_cli_parse_integer(what, id_text, 0, INT32_MAX, &id));
+    if (!is_ban) {
+        PS_TRY(parse_f32(what, bias_text, -1e6, 1e6, &bias));
+    }
+    const size_t count = options->sampler.bias_count;
+    if (count == PS_CLI_BIASES_MAX) {
+        return ps_fail(PS_INVALID, "%s: at most %u of them would be right", what,
+                       PS_CLI_BIASES_MAX);
+    }
+    ps_logit_bias *grown = realloc(options->biases, (count + 1) * sizeof *grown);
+    if (grown == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for %s", what);
+    }
+    grown[count] = (ps_logit_bias){(int32_t)id, bias};
+    options->biases = grown;
+    options->sampler.bias_count = count + 1;
+    return PS_OK;
+}
+
+static ps_status parse_format(const char *what, const char *text, uint32_t *out)
+{
+    for (uint32_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++) {
+        if (strcmp(text, FORMATS[i]) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': md, csv or json would be right", what, text);
+}
+
+static ps_status parse_value(const option_line *line, const char *text, ps_cli_options *options)
+{
+    char what[40];
+    void *at = (char *)options + line->offset;
+    int64_t number = 0;
+    (void)snprintf(what, sizeof what, "--%s", line->names[0]);
+    switch (line->kind) {
+    case FLAG:
+        *(bool *)at = true;
+        return PS_OK;
+    case U32:
+    case I64:
+        PS_TRY(ps_cli_parse_integer(what, text, (int64_t)line->lowest, (int64_t)line->highest,
+                                    &number));
+        if (line->kind == U32) {
+            *(uint32_t *)at = (uint32_t)number;
+        } else {
+            *(int64_t *)at = number;
+        }
+        return PS_OK;
+    case U64:
+        return parse_u64(what, text, at);
+    case F32:
+        return parse_f32(what, text, line->lowest, line->highest, at);
+    case TEXT:
+        *(const char **)at = text;
+        return PS_OK;
+    case LIST:
+        return parse_list(what, text, line, at);
+    case PAIRS:
+        return parse_pair(what, text, line, options);
+    case BIAS:
+        return parse_bias(what, text, options);
+    case FORMAT:
+        return parse_format(what, text, at);
+    }
+    return ps_fail(PS_INTERNAL, "no such kind of option");
+}
+
+// ---- parsing
+
+#define GETOPT_LONG_MAX (LINE_COUNT * NAME_COUNT + 1)
+
+typedef struct getopt_tables {
+    struct option longs[GETOPT_LONG_MAX];
+    char shorts[2 * LINE_COUNT + 2];
+} getopt_tables;
+
+static getopt_tables make_tables(uint32_t command)
+{
+    getopt_tables tables = {.shorts = ":"}; // a missing argument is told from an unknown option
+    size_t long_count = 0;
+    size_t length = 1;
+    for (size_t i = 0; i < LINE_COUNT; i++) {
+        const option_line *line = &LINES[i];
+        if ((line->commands & command) == 0) {
+            continue;
+        }
+        const int has_argument = line->kind == FLAG ? no_argument : required_argument;
+        for (size_t j = 0; j < NAME_COUNT && line->names[j] != NULL; j++) {
+            tables.longs[long_count++] = (struct option){line->names[j], has_argument, NULL,
+                                                         FIRST_LONG + (int)i};
+        }
+        if (line->letter != 0) {
+            tables.shorts[length++] = line->letter;
+            if (has_argument == required_argument) {
+                tables.shorts[length++] = ':';
+            }
+        }
+    }
+    return tables;
+}
+
+static const option_line *find_line(uint32_t command, int value)
+{
+    for (size_t i = 0; i < LINE_COUNT; i++) {
+        const option_line *line = &LINES[i];
+        if ((line->commands & command) != 0 &&
+            (value == FIRST_LONG + (int)i || (value != 0 && value == line->letter))) {
+            return line;
+        }
+    }
+    return NULL;
+}
+
+static ps_status refuse_option(uint32_t command, const char *word)
+{
+    const char *names[GETOPT_LONG_MAX];
+    const getopt_tables tables = make_tables(command);
+    uint32_t count = 0;
+    while (tables.longs[count].name != NULL) {
+        names[count] = tables.longs[count].name;
+        count++;
+    }
+    const char *name = word + strspn(word, "-");
+    const ps_str typed = {name, strcspn(name, "=")};
+    return ps_fail(PS_INVALID, "unknown option '%.*s'; the nearest is --%s",
+                   (int)strcspn(word, "="), word, ps_nearest(typed, names, count));
+}
+
+static ps_status take_option(uint32_t command, int value, char **argv, ps_cli_options *options)
+{
+    const char *word = argv[optind - 1];
+    if (value == ':') {
+        const option_line *line = find_line(command, optopt);
+        return ps_fail(PS_INVALID, "%s: %s is missing", word,
+                       line == NULL ? "a value" : line->argument);
+    }
+    if (value == '?') {
+        const option_line *line = find_line(command, optopt);
+        if (line != NULL) {
+            return ps_fail(PS_INVALID, "--%s takes no value", line->names[0]);
+        }
+        char letter[3] = {'-', (char)optopt, '\0'};
+        return refuse_option(command, optopt == 0 ? word : letter);
+    }
+    const option_line *line = find_line(command, value);
+    ps_assert(line != NULL);
+    return parse_value(line, optarg, options);
+}
+
+static ps_status take_argument(uint32_t command, const char *word, ps_cli_options *options)
+{
+    if (options->model == NULL) {
+        options->model = word;
+    } else if (command == PS_CLI_PERPLEXITY && options->file == NULL) {
+        options->file = word;
+    } else {
+        return ps_fail(
+            PS_INVALID, "unexpected argument '%s'%s", word,
+            command == PS_CLI_RUN || command == PS_CLI_TOKENIZE ? "; -p TEXT gives the input" : "");
+    }
+    return PS_OK;
+}
+
+ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv,
+                               ps_cli_options *out)
+{
+    *out = (ps_cli_options){
+        .predict = -1,
+        .rows = 1,
+        .repetitions = 5,
+        .sampler = ps_sampler_defaults(),
+        .prompts = {.count = 1, .values = {512}},
+        .generations = {.count = 1, .values = {128}},
+        .depths = {.count = 1},
+        .thread_counts = {.count = 1},
+    };
+    out->context = command == PS_CLI_PERPLEXITY ? 512 : 0;
+    const getopt_tables tables = make_tables(command);
+    optind = 0; // glibc: start anew
+    opterr = 0;
+    for (;;) {
+        // _only: llama.cpp's -sys and -pg have one dash.
+        const int value = getopt_long_only(argc, argv, tables.shorts, tables.longs, NULL);
+        if (value < 0) {
+            break;
+        }
+        PS_TRY(take_option(command, value, argv, out));
+    }
+    for (int i = optind; i < argc; i++) {
+        PS_TRY(take_argument(command, argv[i], out));
+    }
+    out->sampler.biases = out->biases;
+    if (out->json) {
+        out->format = PS_CLI_JSON;
+    }
+    return PS_OK;
+}
+
+void ps_cli_options_deinit(ps_cli_options *options)
+{
+    free(options->biases);
+    options->biases = NULL;
+}
+
+// ---- help
+
+#define HELP_COLUMN 30
+#define HELP_WIDTH 66
+
+// Wraps at blanks; the first line starts at HELP_COLUMN.
+static void print_wrapped(const char *text, FILE *out)
+{
+    while (*text != '\0') {
+        size_t length = strlen(text);
+        if (length > HELP_WIDTH) {
+            length = HELP_WIDTH;
+            while (length > 1 && text[length] != ' ') {
+                length--;
+            }
+        }
+        (void)fprintf(out, "%.*s\n", (int)length, text);
+        text += length;
+        text += strspn(text, " ");
+        if (*text != '\0') {
+            (void)fprintf(out, "%*s", HELP_COLUMN, "");
+        }
+    }
+}
+
+// llama.cpp's names that people type with one dash; getopt takes any name with one or two.
+static const char *dashes_of(const char *name)
+{
+    return strcmp(name, "sys") == 0 || strcmp(name, "pg") == 0 ? "-" : "--";
+}
+
+void ps_cli_options_help(ps_cli_command_bit command, FILE *out)
+{
+    for (size_t i = 0; i < LINE_COUNT; i++) {
+        const option_line *line = &LINES[i];
+        if ((line->commands & command) == 0) {
+            continue;
+        }
+        char left[96];
+        int length = line->letter != 0 ? snprintf(left, sizeof left, "  -%c", line->letter)
+                                       : snprintf(left, sizeof left, "    ");
+        for (size_t j = 0; j < NAME_COUNT && line->names[j] != NULL; j++) {
+            length += snprintf(left + length, sizeof left - (size_t)length, "%s%s%s",
+                               j == 0 && line->letter == 0 ? "  " : ", ", dashes_of(line->names[j]),
+                               line->names[j]);
+        }
+        if (line->argument != NULL) {
+            length += snprintf(left + length, sizeof left - (size_t)length, " %s", line->argument);
+        }
+        (void)fprintf(out, "%s%*s", left, length < HELP_COLUMN - 1 ? HELP_COLUMN - length : 0, "");
+        if (length >= HELP_COLUMN - 1) {
+            (void)fprintf(out, "\n%*s", HELP_COLUMN, "");
+        }
+        print_wrapped(line->help, out);
+    }
+}
+
+const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index)
+{
+    for (size_t i = 0; i < LINE_COUNT; i++) {
+        if ((LINES[i].commands & command) != 0 && index-- == 0) {
+            return LINES[i].names[0];
+        }
+    }
+    return NULL;
+}

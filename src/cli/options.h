@@ -1,0 +1,73 @@
+// cli/options.h - the command line: one table says what each command takes.
+//
+// Parsing and help are made from the same table (options.c), so they never disagree. Flags that
+// mean the same as in llama.cpp carry its names. Numbers are read strictly: the whole word, in
+// range.
+#ifndef PS_CLI_OPTIONS_H
+#define PS_CLI_OPTIONS_H
+
+#include "base/memory.h"
+
+#include <prestage/prestage.h>
+#include <stdio.h>
+
+// Bits, so that one line of the table can serve several commands.
+typedef enum ps_cli_command_bit {
+    PS_CLI_RUN = 1,
+    PS_CLI_INFO = 2,
+    PS_CLI_TOKENIZE = 4,
+    PS_CLI_PERPLEXITY = 8,
+    PS_CLI_BENCH = 16,
+    PS_CLI_PLAN = 32,
+    PS_CLI_ALL = 63,
+} ps_cli_command_bit;
+
+#define PS_CLI_LIST_MAX 32u
+#define PS_CLI_BIASES_MAX 1024u
+
+typedef struct ps_cli_list {
+    uint32_t count;
+    uint32_t values[PS_CLI_LIST_MAX];
+} ps_cli_list;
+
+typedef enum ps_cli_format { PS_CLI_MD, PS_CLI_CSV, PS_CLI_JSON } ps_cli_format;
+
+// What the command line says; texts are borrowed from argv. Zero and NULL where it says nothing,
+// but for the defaults that ps_cli_options_parse states.
+typedef struct ps_cli_options {
+    const char *model, *prompt, *file, *system, *template_file;
+    bool help, json, verbose, raw, stats, ignore_eos;
+    bool special, detokenize;
+    bool all_tensors, all_metadata;
+    bool dot, no_measure, no_ceiling;
+    int64_t predict; // tokens at most; -1: until the context is full
+    uint32_t context, threads, batch, rows;
+    ps_sampler_options sampler; // its biases are `biases`
+    ps_logit_bias *biases;      // [sampler.bias_count], owned
+    ps_cli_list prompts, generations, depths, thread_counts;
+    ps_cli_list pair_prompts, pair_generations; // of equal count
+    uint32_t repetitions;
+    uint32_t format; // ps_cli_format
+} ps_cli_options;
+
+// Reads argv[1..argc) of one command: its options, MODEL, and for `perplexity` FILE. argv[0] is the
+// command's name; argv may be reordered. *out is complete on success and to be deinitialised either
+// way.
+//
+// PS_INVALID: the message names the flag and what would be right. The model may still be missing.
+PS_MUST_USE ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv,
+                                           ps_cli_options *out);
+void ps_cli_options_deinit(ps_cli_options *options);
+
+// The options of a command, a line or two each.
+void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
+
+// The i-th option's longest name, without dashes, of any that `command` takes; NULL behind the
+// last. For tests of help and manual.
+const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
+
+// The whole of `text` as a decimal number from lowest to highest; `what` is for the message.
+PS_MUST_USE ps_status ps_cli_parse_integer(const char *what, const char *text, int64_t lowest,
+                                           int64_t highest, int64_t *out);
+
+#endif

@@ -1,0 +1,110 @@
+// cli/shared.c - opening a model with a progress bar, reading inputs.
+#include "cli/commands.h"
+
+#include "base/log.h"
+#include "hw/machine.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INPUT_BYTES_MAX ((size_t)64 << 20)
+#define BAR_CELLS 40
+
+ps_status ps_cli_model_check(const ps_cli_options *options)
+{
+    if (options->model == NULL) {
+        return ps_fail(PS_INVALID, "no model given; the first argument or -m FILE would be right");
+    }
+    return PS_OK;
+}
+
+static void draw_progress(void *context, double fraction)
+{
+    int *shown = context; // in per cent
+    const int percent = (int)(fraction * 100);
+    if (percent == *shown) {
+        return;
+    }
+    *shown = percent;
+    char bar[BAR_CELLS + 1];
+    for (int i = 0; i < BAR_CELLS; i++) {
+        bar[i] = i < percent * BAR_CELLS / 100 ? '#' : '.';
+    }
+    bar[BAR_CELLS] = '\0';
+    (void)fprintf(stderr, "\rloading %s %3d %%", bar, percent);
+}
+
+ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)
+{
+    PS_TRY(ps_cli_model_check(options));
+    const uint32_t cpus = ps_machine_default_threads();
+    if (threads > cpus) {
+        ps_log(PS_LOG_WARNING,
+               "%u threads where this process may use %u CPU%s: -t %u would be right", threads,
+               cpus, cpus == 1 ? "" : "s", cpus);
+    }
+    int shown = -1;
+    ps_model_options model_options = {.threads = threads};
+    if (isatty(STDERR_FILENO)) {
+        model_options.progress = draw_progress;
+        model_options.progress_context = &shown;
+    }
+    const ps_status status = ps_model_open(options->model, &model_options, out);
+    if (shown >= 0) {
+        (void)fputs("\r\033[K", stderr);
+    }
+    return status;
+}
+
+ps_status ps_cli_vocabulary_open(const ps_cli_options *options, ps_model **out)
+{
+    PS_TRY(ps_cli_model_check(options));
+    const ps_model_options model_options = {.vocabulary_only = true};
+    return ps_model_open(options->model, &model_options, out);
+}
+
+static ps_status read_all(FILE *file, const char *name, ps_buffer *out)
+{
+    char block[65536];
+    size_t count;
+    while ((count = fread(block, 1, sizeof block, file)) > 0) {
+        if (out->length + count > INPUT_BYTES_MAX) {
+            return ps_fail(PS_EXHAUSTED, "%s: more than %zu bytes, the limit of an input", name,
+                           INPUT_BYTES_MAX);
+        }
+        PS_TRY(ps_buffer_append(out, block, count));
+    }
+    if (ferror(file)) {
+        return ps_fail(PS_IO, "%s: %s", name, strerror(errno));
+    }
+    return ps_buffer_append(out, "", 0);
+}
+
+ps_status ps_cli_read_file(const char *path, ps_buffer *out)
+{
+    if (strcmp(path, "-") == 0) {
+        return read_all(stdin, "stdin", out);
+    }
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return ps_fail(errno == ENOENT ? PS_NOT_FOUND : PS_IO, "%s: %s", path, strerror(errno));
+    }
+    const ps_status status = read_all(file, path, out);
+    (void)fclose(file);
+    return status;
+}
+
+ps_status ps_cli_read_prompt(const ps_cli_options *options, ps_buffer *out)
+{
+    if (options->prompt != NULL && options->file != NULL) {
+        return ps_fail(PS_INVALID, "-p and -f together; one of them would be right");
+    }
+    if (options->prompt != NULL) {
+        return ps_buffer_append(out, options->prompt, strlen(options->prompt));
+    }
+    if (options->file == NULL && isatty(STDIN_FILENO)) {
+        return ps_fail(PS_INVALID, "no input; -p TEXT, -f FILE or a pipe would be right");
+    }
+    return ps_cli_read_file(options->file == NULL ? "-" : options->file, out);
+}

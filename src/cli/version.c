@@ -1,2 +1,0 @@
-extern int ps_cli_placeholder;
-int ps_cli_placeholder;
