@@ -7,9 +7,9 @@
 #define CHAINS 16
 
 // Keeps a value, and the loop that made it, alive.
-#define KEEP(v) __asm__ volatile("" : : "x"(v))
+#define KEEP(v) __asm__ volatile("" : : "v"(v))
 // Makes a value opaque, so that a loop over it is not folded.
-#define OPAQUE(v) __asm__ volatile("" : "+x"(v))
+#define OPAQUE(v) __asm__ volatile("" : "+v"(v))
 
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 #define AVX2 __attribute__((target("avx2,fma")))
