@@ -21,11 +21,20 @@ foreach(line IN LISTS ps_layer_lines)
     file(GLOB ref CONFIGURE_DEPENDS src/kernels/ref/*.c)
     file(GLOB avx2 CONFIGURE_DEPENDS src/kernels/avx2/*.c)
     file(GLOB avx512 CONFIGURE_DEPENDS src/kernels/avx512/*.c)
-    # Kernels are optimised in every build type, or the sanitizer builds would take minutes.
-    set_source_files_properties(${ref} PROPERTIES COMPILE_OPTIONS "-O2")
-    set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c;-mbmi2")
-    set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
-      "-O3;-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mprefer-vector-width=512")
+    # Kernels are optimised in every build type, or tests of the debug build would take minutes. With
+    # sanitizers -O2 and -O3 take ten seconds a file to compile, -O1 one or two.
+    set(ref_flags -O2)
+    set(level -O3)
+    if(PS_SANITIZE)
+      set(ref_flags -O1)
+      set(level -O1)
+    endif()
+    set(avx2_flags ${level} -mavx2 -mfma -mf16c -mbmi2)
+    set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+      -mprefer-vector-width=512)
+    set_source_files_properties(${ref} PROPERTIES COMPILE_OPTIONS ${ref_flags})
+    set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "${avx2_flags}")
+    set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS "${avx512_flags}")
     list(APPEND sources ${ref} ${avx2} ${avx512})
   endif()
   if(NOT sources)
