@@ -10,9 +10,8 @@
 // Numbers that the loops stand on:
 // 1. An unpacked column is at most 255, an activation at most 127 in magnitude, so sums of 32
 //    products fit 21 bits, and 16 times them (high nibbles left in place) 25 bits.
-// 2. Q6_K: scale * sum is at most 128 * 16 * 32 * 127 < 2^23 and two of them < 2^24, so float fma
-//    gives the exact integer of the contract. It starts from +0, for a product of -0 must not
-//    survive as a sum.
+// 2. Q6_K: scales are at least -128, so -32 times one fits i16, and the block's integer, with its
+//    parts, stays below 2^26.
 #ifndef PS_KERNELS_LINEAR_AVX512_H
 #define PS_KERNELS_LINEAR_AVX512_H
 
@@ -50,11 +49,13 @@ typedef struct pair {
     __m512i hi;
 } pair;
 
-// d times da is the factor of the block's integer; m times ds is added. Q6_K: s is of each half.
+// d times da is the factor of the block's integer; m times ds is added. Q6_K: s is of each half,
+// and offsets holds -32 times both as i16.
 typedef struct scales {
     __m512 d;
     __m512 m;
-    __m512 s[2];
+    __m512i s[2];
+    __m512i offsets;
 } scales;
 
 // The scales of a Q4_K or Q5_K unit as bytes, [block][row].
@@ -83,8 +84,6 @@ INLINE int offset_of(ps_dtype dtype)
     switch (dtype) {
     case PS_DTYPE_Q8_0:
         return 128;
-    case PS_DTYPE_Q6_K:
-        return 32;
     case PS_DTYPE_Q5_0:
         return 16;
     case PS_DTYPE_Q4_0:
@@ -139,10 +138,9 @@ INLINE __m512 load_f16(const uint8_t *from)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
 }
 
-INLINE __m512 load_i8(const void *from)
+INLINE __m512i load_i8(const void *from)
 {
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)from);
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
 }
 
 // Joins the low nibbles and high bits of a unit's scales, for 64 bytes (four blocks) at a time.
@@ -168,35 +166,41 @@ INLINE scales load_scales(ps_dtype dtype, const uint8_t *unit, const k_scales *k
     if (is_k_with_min(dtype)) {
         const size_t at = b % 8 * 16;
         // Six bits: a signed byte too.
-        out.d = _mm512_mul_ps(out.d, load_i8((const char *)k->scale + at));
-        out.m = _mm512_mul_ps(load_f16(unit + 32), load_i8((const char *)k->min + at));
+        out.d = _mm512_mul_ps(out.d, _mm512_cvtepi32_ps(load_i8((const char *)k->scale + at)));
+        out.m = _mm512_mul_ps(load_f16(unit + 32),
+                              _mm512_cvtepi32_ps(load_i8((const char *)k->min + at)));
     } else if (dtype == PS_DTYPE_Q6_K) {
         const uint8_t *sub = unit + 32 + b % 8 * 32;
         out.s[0] = load_i8(sub);
         out.s[1] = load_i8(sub + 16);
+        const __m512i low = _mm512_and_si512(out.s[0], _mm512_set1_epi32(0xffff));
+        const __m512i both = _mm512_or_si512(low, _mm512_slli_epi32(out.s[1], 16));
+        out.offsets = _mm512_mullo_epi16(both, _mm512_set1_epi16(-32));
     } else if (has_min(dtype)) {
         out.m = load_f16(unit + 32);
     }
     return out;
 }
 
-// The start of an integer sum: -offset * (sum over the halves that `halves` selects).
-INLINE __m512i start(ps_dtype dtype, const uint8_t *sums, uint32_t halves)
+INLINE __m512i broadcast_i32(const uint8_t *from)
+{
+    return _mm512_set1_epi32(*(const int *)(const void *)from);
+}
+
+// The start of an integer sum: -offset times the sum of the block's activations. Q6_K takes its
+// offset off in finish.
+INLINE __m512i start(ps_dtype dtype, const uint8_t *sums)
 {
     if (offset_of(dtype) == 0) {
         return _mm512_setzero_si512();
     }
-    const uint32_t factor = (uint16_t)-offset_of(dtype);
-    const __m512i factors = _mm512_set1_epi32(
-        (int)((halves & 1 ? factor : 0) | (halves & 2 ? factor << 16 : 0)));
-    return _mm512_dpwssd_epi32(_mm512_setzero_si512(), factors,
-                               _mm512_set1_epi32(*(const int *)(const void *)sums));
+    return _mm512_dpwssd_epi32(_mm512_setzero_si512(),
+                               _mm512_set1_epi16((int16_t)-offset_of(dtype)), broadcast_i32(sums));
 }
 
 INLINE __m512i dot(__m512i acc, __m512i weights, const uint8_t *activations)
 {
-    return _mm512_dpbusd_epi32(acc, weights,
-                               _mm512_set1_epi32(*(const int *)(const void *)activations));
+    return _mm512_dpbusd_epi32(acc, weights, broadcast_i32(activations));
 }
 
 INLINE __m512 broadcast(const uint8_t *from)
@@ -209,14 +213,12 @@ INLINE __m512 finish(ps_dtype dtype, __m512 acc, const scales *s, __m512i lo, __
                      const uint8_t *x, const shape *sh, uint32_t b)
 {
     const __m512 factor = _mm512_mul_ps(s->d, broadcast(x + sh->x_d + (size_t)b * 4));
-    __m512 sum;
     if (dtype == PS_DTYPE_Q6_K) {
-        sum = _mm512_fmadd_ps(s->s[0], _mm512_cvtepi32_ps(lo), _mm512_setzero_ps());
-        sum = _mm512_fmadd_ps(s->s[1], _mm512_cvtepi32_ps(hi), sum);
-    } else {
-        sum = _mm512_cvtepi32_ps(_mm512_add_epi32(lo, hi));
+        lo = _mm512_dpwssd_epi32(_mm512_mullo_epi32(s->s[0], lo), s->offsets,
+                                 broadcast_i32(x + sh->x_sum + (size_t)b * 4));
+        hi = _mm512_mullo_epi32(s->s[1], hi);
     }
-    acc = _mm512_fmadd_ps(sum, factor, acc);
+    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(lo, hi)), factor, acc);
     if (is_k_with_min(dtype)) {
         return _mm512_fnmadd_ps(s->m, broadcast(x + sh->x_ds + (size_t)b * 4), acc);
     }
@@ -235,11 +237,10 @@ INLINE void add_block(ps_dtype dtype, __m512 *acc, const uint8_t *block, const s
     const bool high_in_place = nibbles && tokens == 1;
     __m512i lo[TILE_TOKENS];
     __m512i hi[TILE_TOKENS];
-    const size_t sum_at = sh->x_sum + (size_t)b * 4;
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        lo[t] = start(dtype, x[t] + sum_at, dtype == PS_DTYPE_Q6_K ? 1 : 3);
-        hi[t] = dtype == PS_DTYPE_Q6_K ? start(dtype, x[t] + sum_at, 2) : _mm512_setzero_si512();
+        lo[t] = start(dtype, x[t] + sh->x_sum + (size_t)b * 4);
+        hi[t] = _mm512_setzero_si512();
     }
 #pragma GCC unroll 4
     for (int p = 0; p < 4; p++) {
