@@ -19,6 +19,7 @@
 #include "kernels/tables.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 #define TILE_TOKENS 8
@@ -184,7 +185,9 @@ INLINE scales load_scales(ps_dtype dtype, const uint8_t *unit, const k_scales *k
 
 INLINE __m512i broadcast_i32(const uint8_t *from)
 {
-    return _mm512_set1_epi32(*(const int *)(const void *)from);
+    int32_t four;
+    memcpy(&four, from, sizeof four);
+    return _mm512_set1_epi32(four);
 }
 
 // The start of an integer sum: -offset times the sum of the block's activations. Q6_K takes its
@@ -205,7 +208,9 @@ INLINE __m512i dot(__m512i acc, __m512i weights, const uint8_t *activations)
 
 INLINE __m512 broadcast(const uint8_t *from)
 {
-    return _mm512_set1_ps(*(const float *)(const void *)from);
+    float value;
+    memcpy(&value, from, sizeof value);
+    return _mm512_set1_ps(value);
 }
 
 // Adds one block to one output chain, given the block's two integer sums.
