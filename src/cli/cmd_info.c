@@ -119,7 +119,7 @@ static void gather(findings *found)
     read_string(found, "tokenizer.ggml.model", &found->tokenizer);
     read_string(found, "tokenizer.ggml.pre", &found->pre);
     found->has_template = ps_gguf_get_string(found->file, "tokenizer.chat_template",
-                                              &found->template_text) == PS_OK;
+                                             &found->template_text) == PS_OK;
     if (ps_gguf_get_array_count(found->file, "tokenizer.ggml.tokens", &found->vocabulary) !=
         PS_OK) {
         found->vocabulary = 0;
