@@ -212,7 +212,9 @@ static ps_status fuse_gate_up(ps_graph *graph)
             gate == up || gate->output != act->inputs[0] || up->output != act->inputs[1] ||
             gate->input_count != weight + 1 || up->input_count != weight + 1 ||
             memcmp(gate->inputs, up->inputs, weight * sizeof gate->inputs[0]) != 0 ||
-            by.count[gate->output] != 1 || by.count[up->output] != 1) {
+            by.count[gate->output] != 1 || by.count[up->output] != 1 ||
+            (gate->op == PS_OP_EXPERT_LINEAR &&
+             graph->values[gate->inputs[0]].row_multiplier != 1)) { // it takes tokens, not pairs
             continue;
         }
         const uint32_t activation = act->attributes.activation;

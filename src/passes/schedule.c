@@ -220,9 +220,9 @@ static bool crosses_workers(const scheduler *s, const ps_plan_step *step, ps_val
     }
     case PS_SPLIT_COLUMNS:
         // Among column-split steps only those that follow a partition read nothing else; a linear
-        // reads all columns.
+        // reads all columns, and rope its whole table.
         return step->split != PS_SPLIT_COLUMNS || !follows_partition(s, step) ||
-               value->part_unit == 0;
+               value->part_unit == 0 || (step->op == PS_OP_ROPE && id == step->inputs[1]);
     default:
         return true;
     }

@@ -262,6 +262,28 @@ static void test_too_large(void **state)
     ps_buffer_deinit(&text);
 }
 
+// A rope reads its whole table, whoever wrote it: here the workers, each some columns of it.
+static void test_table_of_all_workers(void **state)
+{
+    (void)state;
+    static const char TEXT[] = "vocabulary 64\n%embd = weight F32 [64, 64]\n"
+                               "%x = activation F32 [T, 64]\n%t = activation F32 [T, 64]\n"
+                               "%r = activation F32 [T, 64]\n%last = activation F32 [L, 64]\n"
+                               "%logits = activation F32 [L, 64] output\n"
+                               "%x = embed %embd\n%t = linear %x, %embd {unit=64}\n"
+                               "%r = rope %t, %t {head_dim=64}\n%last = select_logits %r\n"
+                               "%logits = linear %last, %embd\n";
+    ps_graph graph;
+    ps_plan *plan = NULL;
+    ps_graph_init(&graph, &arena);
+    assert_int_equal(ps_graph_parse(ps_str_of(TEXT), &graph), PS_OK);
+    if (ps_passes_run(&graph, &PS_TEST_DECODE, &plan) != PS_OK) {
+        fail_msg("%s", ps_error_message());
+    }
+    assert_int_equal(plan->steps[2].op, PS_OP_ROPE);
+    assert_true(plan->steps[2].barrier);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -281,9 +303,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_decode_barriers), TEST(test_prefill_barriers), TEST(test_splits),
-        TEST(test_border),          TEST(test_measures),         TEST(test_workspace_does_not_grow),
-        TEST(test_too_large),
+        TEST(test_decode_barriers), TEST(test_prefill_barriers),
+        TEST(test_splits),          TEST(test_border),
+        TEST(test_measures),        TEST(test_workspace_does_not_grow),
+        TEST(test_too_large),       TEST(test_table_of_all_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void test_fuse(void **state)
         "fuse_qkv",       "fuse_qkv_formats",       "fuse_qkv_float",
         "fuse_qkv_odd",   "fuse_qkv_float_between", "fuse_qkv_views",
         "fuse_gate_up",   "fuse_gate_up_not",       "fuse_norm",
-        "fuse_norm_view", "fuse_experts",
+        "fuse_norm_view", "fuse_experts",           "fuse_experts_pairs",
     };
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         expect(NAMES[i], fuse);
