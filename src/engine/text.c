@@ -1,7 +1,6 @@
 // engine/text.c - a model's tokenizer and chat template.
 #include "engine/model_internal.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,60 +184,34 @@ static ps_status open_template(const ps_model *model)
     return ps_chat_template_create(source, &((ps_model *)(uintptr_t)model)->chat_template);
 }
 
-// Adds a special token's text under `key`, where the caller has not set it.
-static ps_status add_token_text(const ps_model *model, json_t *context, const char *key, int64_t id)
+// The text of a special token; nothing for one that the model does not have.
+static ps_status special_text(const ps_model *model, int64_t id, ps_buffer *out)
 {
-    if (json_object_get(context, key) != NULL) {
-        return PS_OK;
-    }
-    ps_buffer text = {0};
-    ps_status status = id < 0
-                           ? PS_OK
-                           : ps_tokenizer_decode_piece(model->tokenizer, (int32_t)id, true, &text);
-    if (status == PS_OK &&
-        json_object_set_new(context, key,
-                            json_stringn(text.length > 0 ? text.data : "", text.length)) != 0) {
-        status = ps_fail(PS_INVALID, "the text of %s is not UTF-8", key);
-    }
-    ps_buffer_deinit(&text);
-    return status;
-}
-
-static ps_status complete_context(const ps_model *model, const char *context_json, char **out)
-{
-    json_error_t error;
-    json_t *context = json_loads(context_json, JSON_REJECT_DUPLICATES, &error);
-    if (context == NULL) {
-        return ps_fail(PS_INVALID, "chat: line %d column %d: %s", error.line, error.column,
-                       error.text);
-    }
-    ps_status status = json_is_object(context)
-                           ? PS_OK
-                           : ps_fail(PS_INVALID,
-                                     "chat: an object with \"messages\" would be right");
-    if (status == PS_OK) {
-        status = add_token_text(model, context, "bos_token", ps_tokenizer_bos(model->tokenizer));
-    }
-    if (status == PS_OK) {
-        status = add_token_text(model, context, "eos_token", ps_tokenizer_eos(model->tokenizer));
-    }
-    if (status == PS_OK) {
-        *out = json_dumps(context, JSON_COMPACT);
-        status = *out == NULL ? ps_fail(PS_NO_MEMORY, "no memory for a chat") : PS_OK;
-    }
-    json_decref(context);
-    return status;
+    return id < 0 ? PS_OK : ps_tokenizer_decode_piece(model->tokenizer, (int32_t)id, true, out);
 }
 
 static ps_status render(const ps_model *model, const char *context_json, ps_chat_output *out)
 {
     PS_TRY(open_template(model));
-    char *context = NULL;
-    PS_TRY(complete_context(model, context_json, &context));
-    const ps_chat_render_limits limits = ps_chat_render_limits_default();
-    const ps_status status = ps_chat_template_render(model->chat_template, ps_str_of(context),
-                                                     &limits, out);
-    free(context);
+    ps_buffer bos = {0};
+    ps_buffer eos = {0};
+    ps_status status = special_text(model, ps_tokenizer_bos(model->tokenizer), &bos);
+    if (status == PS_OK) {
+        status = special_text(model, ps_tokenizer_eos(model->tokenizer), &eos);
+    }
+    if (status == PS_OK) {
+        const ps_chat_default defaults[] = {
+            {"bos_token", {bos.length > 0 ? bos.data : "", bos.length}},
+            {"eos_token", {eos.length > 0 ? eos.data : "", eos.length}},
+        };
+        ps_chat_render_options options = ps_chat_render_options_default();
+        options.defaults = defaults;
+        options.default_count = 2;
+        status = ps_chat_template_render(model->chat_template, ps_str_of(context_json), &options,
+                                         out);
+    }
+    ps_buffer_deinit(&bos);
+    ps_buffer_deinit(&eos);
     return status;
 }
 

@@ -48,12 +48,12 @@ void ps_chat_template_destroy(ps_chat_template *chat_template)
     }
 }
 
-ps_chat_render_limits ps_chat_render_limits_default(void)
+ps_chat_render_options ps_chat_render_options_default(void)
 {
-    return (ps_chat_render_limits){.output_bytes = (size_t)16 << 20,
-                                   .memory_bytes = (size_t)256 << 20,
-                                   .steps = 20 * 1000 * 1000,
-                                   .depth = 250};
+    return (ps_chat_render_options){.output_bytes = (size_t)16 << 20,
+                                    .memory_bytes = (size_t)256 << 20,
+                                    .steps = 20 * 1000 * 1000,
+                                    .depth = 250};
 }
 
 // Where the run of equal marks that begins at `begin` ends.
@@ -93,6 +93,27 @@ static ps_status make_output(const ps_jinja_text *text, ps_chat_output *out)
     return PS_OK;
 }
 
+static ps_status bind(ps_jinja_run *run, ps_str name, ps_jinja_value value)
+{
+    ps_jinja_binding *binding = NULL;
+    PS_JINJA_NEW(&run->budget, binding, 1);
+    *binding = (ps_jinja_binding){.name = name, .value = value, .next = run->scope->bindings};
+    run->scope->bindings = binding;
+    return PS_OK;
+}
+
+// Before the context: of equal names the newest binding is found.
+static ps_status bind_defaults(ps_jinja_run *run, const ps_chat_render_options *options)
+{
+    for (size_t i = 0; i < options->default_count; i++) {
+        const ps_chat_default *item = &options->defaults[i];
+        PS_TRY(bind(run, ps_str_of(item->name),
+                    ps_jinja_of_string((ps_jinja_string){
+                        .data = item->text.data, .length = item->text.length, .trusted = true})));
+    }
+    return PS_OK;
+}
+
 static ps_status bind_context(ps_jinja_run *run, ps_str context_json)
 {
     ps_jinja_value context = {0};
@@ -101,30 +122,28 @@ static ps_status bind_context(ps_jinja_run *run, ps_str context_json)
     for (size_t i = 0; i < context.as.dict->count; i++) {
         // The names differ, so nothing has to be looked for.
         const ps_jinja_entry *entry = &context.as.dict->entries[i];
-        ps_jinja_binding *binding = NULL;
-        PS_JINJA_NEW(&run->budget, binding, 1);
-        *binding = (ps_jinja_binding){.name = ps_jinja_bytes(entry->key.as.string),
-                                      .value = entry->value,
-                                      .next = run->scope->bindings};
-        run->scope->bindings = binding;
+        PS_TRY(bind(run, ps_jinja_bytes(entry->key.as.string), entry->value));
     }
     return PS_OK;
 }
 
 static ps_status render(ps_jinja_run *run, const ps_chat_template *chat_template,
-                        ps_str context_json, ps_chat_output *out)
+                        ps_str context_json, const ps_chat_render_options *options,
+                        ps_chat_output *out)
 {
     PS_JINJA_NEW(&run->budget, run->output, 1);
     PS_TRY(ps_jinja_new_scope(run, NULL, &run->scope));
+    PS_TRY(bind_defaults(run, options));
     PS_TRY(bind_context(run, context_json));
     PS_TRY(ps_jinja_run_block(run, chat_template->body));
     return make_output(run->output, out);
 }
 
 ps_status ps_chat_template_render(const ps_chat_template *chat_template, ps_str context_json,
-                                  const ps_chat_render_limits *limits, ps_chat_output *out)
+                                  const ps_chat_render_options *options, ps_chat_output *out)
 {
-    const ps_chat_render_limits used = limits == NULL ? ps_chat_render_limits_default() : *limits;
+    const ps_chat_render_options used = options == NULL ? ps_chat_render_options_default()
+                                                        : *options;
     if (used.depth > RENDER_DEPTH_MAX) {
         return ps_fail(PS_INVALID, "a template may nest at most %d levels, not %u",
                        RENDER_DEPTH_MAX, used.depth);
@@ -136,7 +155,7 @@ ps_status ps_chat_template_render(const ps_chat_template *chat_template, ps_str 
                                    .depth_max = used.depth,
                                    .output_bytes = used.output_bytes},
                         .now = used.now != 0 ? used.now : (int64_t)time(NULL)};
-    const ps_status status = render(&run, chat_template, context_json, out);
+    const ps_status status = render(&run, chat_template, context_json, &used, out);
     ps_arena_deinit(&arena);
     return status;
 }

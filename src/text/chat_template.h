@@ -32,16 +32,24 @@ typedef struct ps_chat_template ps_chat_template;
 PS_MUST_USE ps_status ps_chat_template_create(ps_str source, ps_chat_template **out);
 void ps_chat_template_destroy(ps_chat_template *chat_template); // NULL is fine
 
-typedef struct ps_chat_render_limits {
+// A trusted string that the template sees as `name` where the context does not say otherwise.
+typedef struct ps_chat_default {
+    const char *name;
+    ps_str text;
+} ps_chat_default;
+
+typedef struct ps_chat_render_options {
     size_t output_bytes; // the longest text that is built at any point
     size_t memory_bytes; // of all values together; nothing is freed before the rendering ends
     uint64_t steps;      // expressions and statements, plus one for every 64 bytes worked on
     uint32_t depth;      // nested blocks, expressions, macro calls and values; at most 1000
     int64_t now;         // what strftime_now takes for the time, seconds since 1970; 0: the clock
-} ps_chat_render_limits;
+    const ps_chat_default *defaults; // [default_count], bos_token say; borrowed during the call
+    size_t default_count;
+} ps_chat_render_options;
 
 // 16 MiB of output, 256 MiB of memory, 20 million steps, 250 levels, the clock.
-ps_chat_render_limits ps_chat_render_limits_default(void);
+ps_chat_render_options ps_chat_render_options_default(void);
 
 typedef struct ps_chat_span {
     size_t begin; // bytes of the text
@@ -58,7 +66,7 @@ typedef struct ps_chat_output {
 // Renders. `context_json` is one JSON object with the template's variables: messages, tools,
 // documents, add_generation_prompt, bos_token, eos_token, and any other. Members other than
 // messages, tools and documents are trusted. In a message a "role" that is one of the known roles
-// is trusted, because templates spell special tokens with it. limits NULL: the defaults.
+// is trusted, because templates spell special tokens with it. options NULL: the defaults.
 //
 // PS_INVALID      the context is no JSON object; an operation that Python would refuse; or the
 //                 template raised: "line 5: the template refuses: Conversation roles must ..."
@@ -68,7 +76,7 @@ typedef struct ps_chat_output {
 // On failure *out is untouched. Reads the template only, so threads may share one.
 PS_MUST_USE ps_status ps_chat_template_render(const ps_chat_template *chat_template,
                                               ps_str context_json,
-                                              const ps_chat_render_limits *limits,
+                                              const ps_chat_render_options *options,
                                               ps_chat_output *out);
 void ps_chat_output_deinit(ps_chat_output *output); // frees and zeroes
 

@@ -35,7 +35,7 @@ static void check_spans(const ps_chat_output *output)
 
 static void render(const ps_chat_template *parsed, ps_str context)
 {
-    const ps_chat_render_limits limits = {
+    const ps_chat_render_options limits = {
         .output_bytes = 1 << 18, .memory_bytes = 16 << 20, .steps = 200000, .depth = 100, .now = 1};
     ps_chat_output first = {0};
     ps_chat_output second = {0};

@@ -85,7 +85,7 @@ static ps_status render(const char *text, const char *context, ps_chat_output *o
     ps_status status = ps_chat_template_create(source, &parsed);
     ps_buffer_deinit(&file);
     if (status == PS_OK) {
-        ps_chat_render_limits limits = ps_chat_render_limits_default();
+        ps_chat_render_options limits = ps_chat_render_options_default();
         limits.now = json_integer_value(json_object_get(fixtures, "now"));
         status = ps_chat_template_render(parsed, ps_str_of(context), &limits, out);
         ps_chat_template_destroy(parsed);

@@ -12,7 +12,7 @@
 #include "text/chat_template.h"
 
 static ps_status try_render(const char *source, const char *context,
-                            const ps_chat_render_limits *limits)
+                            const ps_chat_render_options *limits)
 {
     ps_chat_template *parsed = NULL;
     ps_chat_output output = {0};
@@ -141,9 +141,9 @@ static void test_context_depth(void **state)
 static void test_deepest_allowed(void **state)
 {
     (void)state;
-    const ps_chat_render_limits most = {
+    const ps_chat_render_options most = {
         .output_bytes = 1 << 20, .memory_bytes = 256 << 20, .steps = 1000000, .depth = 1000};
-    ps_chat_render_limits more = most;
+    ps_chat_render_options more = most;
     more.depth++;
     assert_int_equal(PS_EXHAUSTED,
                      try_render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", &most));
@@ -167,7 +167,7 @@ static void test_steps(void **state)
         "{% set s = range(90000)|list %}{% for i in range(9000) %}{{ s|max }}{% endfor %}",
         "{{ range(90000)|map('string')|unique|list|length }}",
     };
-    const ps_chat_render_limits few = {
+    const ps_chat_render_options few = {
         .output_bytes = 1 << 20, .memory_bytes = 256 << 20, .steps = 200000, .depth = 50};
     for (size_t i = 0; i < sizeof work / sizeof work[0]; i++) {
         assert_int_equal(PS_EXHAUSTED, try_render(work[i], "{}", &few));
@@ -188,7 +188,7 @@ static void test_output(void **state)
     assert_fails("{% set s = 'x' * 10000000 %}{{ s.replace('', s) }}", PS_EXHAUSTED,
                  "output limit");
     assert_fails("{% set s = 'x' * 1000 %}{{ ([s] * 100000)|join }}", PS_EXHAUSTED, "output limit");
-    const ps_chat_render_limits little = {
+    const ps_chat_render_options little = {
         .output_bytes = 4, .memory_bytes = 1 << 20, .steps = 1000, .depth = 50};
     assert_int_equal(PS_OK, try_render("abcd", "{}", &little));
     assert_int_equal(PS_EXHAUSTED, try_render("abcde", "{}", &little));
@@ -202,7 +202,7 @@ static void test_memory(void **state)
                  PS_EXHAUSTED, "memory limit of 268435456 bytes");
     assert_fails("{{ [0] * 9999999999 }}", PS_EXHAUSTED, "memory limit");
     assert_fails("{% set s = 'x' * 16000000 %}{{ s|list|length }}", PS_EXHAUSTED, "memory limit");
-    const ps_chat_render_limits none = {.output_bytes = 4, .steps = 1000, .depth = 50};
+    const ps_chat_render_options none = {.output_bytes = 4, .steps = 1000, .depth = 50};
     assert_int_equal(PS_EXHAUSTED, try_render("x", "{}", &none));
     assert_non_null(strstr(ps_error_message(), "memory limit of 0 bytes"));
 }

@@ -128,7 +128,7 @@ static void test_time_is_settable(void **state)
     (void)state;
     ps_chat_template *parsed = NULL;
     ps_chat_output output = {0};
-    ps_chat_render_limits limits = ps_chat_render_limits_default();
+    ps_chat_render_options limits = ps_chat_render_options_default();
     limits.now = 86400;
     assert_int_equal(PS_OK,
                      ps_chat_template_create(
