@@ -2,6 +2,13 @@
 #ifndef PS_TEST_ENGINE_TEST_H
 #define PS_TEST_ENGINE_TEST_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
 #include <prestage/prestage.h>
 #include <stdio.h>
 #include <stdlib.h>

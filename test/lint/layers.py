@@ -24,7 +24,7 @@ OWNERS = {
 # The C library and Linux: anyone may include them.
 SYSTEM = set("""assert ctype errno fcntl float inttypes limits locale math poll pthread sched setjmp signal stdalign
 stdarg stdatomic stdbool stddef stdint stdio stdlib string strings termios time unistd wchar wctype dirent getopt
-immintrin cpuid netdb fnmatch glob dlfcn ftw libgen""".split())
+immintrin emmintrin cpuid netdb fnmatch glob dlfcn ftw libgen""".split())
 SYSTEM_FOLDERS = ("sys/", "linux/", "netinet/", "arpa/", "net/")
 
 
