@@ -1,7 +1,413 @@
-// cli/cmd_bench.c - stub
+// cli/cmd_bench.c - `prestage bench`: the tests of llama-bench, with a ceiling beside decoding.
+//
+// A test reads P tokens and generates N, behind D tokens that are already in the context. Tokens
+// are random: speed does not depend on them. Each test runs once to warm up, then R times. The
+// ceiling is what the same threads read from memory at best, measured right before and right after
+// a test of decoding; the larger counts.
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
 #include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/json_writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MAX 4096u
+#define POLICY "off"
+
+typedef struct bench_test {
+    uint32_t prompt, generate, depth, threads; // threads as asked for
+} bench_test;
+
+typedef struct bench_row {
+    bench_test test; // threads as used
+    double tokens_per_s[1000];
+    double mean, deviation;  // tokens a second
+    double gbs, ceiling_gbs; // tests of decoding alone; 0: not known
+} bench_row;
+
+typedef struct bench {
+    const ps_cli_options *options;
+    ps_model *model;
+    ps_model_info info;
+    ps_session *session;
+    int32_t *tokens; // random, as many as the longest test takes
+    bench_row row;
+    ps_json_writer json;
+    uint32_t printed;
+} bench;
+
+// ---- the list of tests
+
+static uint32_t add_test(bench_test *tests, uint32_t count, bench_test test)
+{
+    if (test.prompt + test.generate == 0 || count == ROWS_MAX) {
+        return count;
+    }
+    tests[count] = test;
+    return count + 1;
+}
+
+// Threads change slowest, because a model is opened for each; then depths, as llama-bench does.
+static uint32_t list_tests(const ps_cli_options *options, bench_test tests[ROWS_MAX])
+{
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < options->thread_counts.count; t++) {
+        for (uint32_t d = 0; d < options->depths.count; d++) {
+            const uint32_t depth = options->depths.values[d];
+            const uint32_t threads = options->thread_counts.values[t];
+            for (uint32_t i = 0; i < options->prompts.count; i++) {
+                count = add_test(tests, count,
+                                 (bench_test){options->prompts.values[i], 0, depth, threads});
+            }
+            for (uint32_t i = 0; i < options->generations.count; i++) {
+                count = add_test(tests, count,
+                                 (bench_test){0, options->generations.values[i], depth, threads});
+            }
+            for (uint32_t i = 0; i < options->pair_prompts.count; i++) {
+                count = add_test(tests, count,
+                                 (bench_test){options->pair_prompts.values[i],
+                                              options->pair_generations.values[i], depth, threads});
+            }
+        }
+    }
+    return count;
+}
+
+static uint64_t tokens_of(const bench_test *test)
+{
+    return (uint64_t)test->depth + test->prompt + test->generate;
+}
+
+// ---- one measurement
+
+static ps_status check_interrupt(void)
+{
+    return *ps_cli_interrupt_flag() ? PS_CANCELLED : PS_OK;
+}
+
+static ps_status run_tokens(bench *b, const bench_test *test, ps_sequence sequence)
+{
+    if (test->prompt > 0) {
+        PS_TRY(ps_session_prefill(b->session, sequence, b->tokens, test->prompt,
+                                  ps_cli_interrupt_flag()));
+    }
+    for (uint32_t i = 0; i < test->generate; i++) {
+        const ps_row row = {sequence, b->tokens[i], true};
+        PS_TRY(ps_session_step(b->session, &row, 1));
+        PS_TRY(check_interrupt());
+    }
+    return PS_OK;
+}
+
+// The depth is not timed.
+static ps_status measure_once(bench *b, const bench_test *test, double *out_tokens_per_s)
+{
+    ps_sequence sequence;
+    PS_TRY(ps_sequence_open(b->session, &sequence));
+    ps_status status = PS_OK;
+    if (test->depth > 0) {
+        status = ps_session_prefill(b->session, sequence, b->tokens, test->depth,
+                                    ps_cli_interrupt_flag());
+    }
+    const uint64_t start_ns = ps_clock_ns();
+    if (status == PS_OK) {
+        status = run_tokens(b, test, sequence);
+    }
+    const double seconds = (double)(ps_clock_ns() - start_ns) / 1e9;
+    ps_sequence_close(b->session, sequence);
+    *out_tokens_per_s = (test->prompt + test->generate) / seconds;
+    return status;
+}
+
+// One step of each kind, so that code, weights and workspaces are warm.
+static ps_status warm_up(bench *b, const bench_test *test)
+{
+    const uint32_t generate = test->generate < 4 ? test->generate : 4;
+    const bench_test shorter = {test->prompt, generate, 0, 0};
+    double ignored;
+    return measure_once(b, &shorter, &ignored);
+}
+
+static void summarise(bench_row *row, uint32_t repetitions)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < repetitions; i++) {
+        sum += row->tokens_per_s[i];
+    }
+    row->mean = sum / repetitions;
+    double squares = 0;
+    for (uint32_t i = 0; i < repetitions; i++) {
+        const double difference = row->tokens_per_s[i] - row->mean;
+        squares += difference * difference;
+    }
+    row->deviation = repetitions > 1 ? sqrt(squares / (repetitions - 1)) : 0;
+}
+
+static ps_status raise_ceiling(bench *b)
+{
+    double gbs = 0;
+    PS_TRY(ps_model_measure_read(b->model, &gbs));
+    if (gbs > b->row.ceiling_gbs) {
+        b->row.ceiling_gbs = gbs;
+    }
+    return PS_OK;
+}
+
+static ps_status measure_test(bench *b, const bench_test *test)
+{
+    const bool is_decode = test->prompt == 0;
+    const bool has_ceiling = is_decode && !b->options->no_ceiling;
+    b->row.test = *test;
+    b->row.test.threads = b->info.threads;
+    b->row.gbs = 0;
+    b->row.ceiling_gbs = 0;
+    PS_TRY(warm_up(b, test));
+    if (has_ceiling) {
+        PS_TRY(raise_ceiling(b));
+    }
+    for (uint32_t i = 0; i < b->options->repetitions; i++) {
+        PS_TRY(measure_once(b, test, &b->row.tokens_per_s[i]));
+        ps_log(PS_LOG_INFO, "repetition %u: %.2f tok/s", i + 1, b->row.tokens_per_s[i]);
+    }
+    if (has_ceiling) {
+        PS_TRY(raise_ceiling(b));
+    }
+    summarise(&b->row, b->options->repetitions);
+    if (is_decode) {
+        b->row.gbs = b->row.mean * (double)b->info.bytes_per_token / 1e9;
+    }
+    return PS_OK;
+}
+
+// ---- results
+
+// "pp512", "tg128", "pp512+tg128", each with " @ d4096" at a depth.
+static const char *test_name(const bench_test *test, char text[64])
+{
+    size_t length = 0;
+    if (test->prompt > 0) {
+        length += (size_t)snprintf(text, 64, "pp%u", test->prompt);
+    }
+    if (test->generate > 0) {
+        length += (size_t)snprintf(text + length, 64 - length, "%stg%u", length > 0 ? "+" : "",
+                                   test->generate);
+    }
+    if (test->depth > 0) {
+        (void)snprintf(text + length, 64 - length, " @ d%u", test->depth);
+    }
+    return text;
+}
+
+static const char *model_label(const bench *b)
+{
+    const char *slash = strrchr(b->info.path, '/');
+    return slash == NULL ? b->info.path : slash + 1;
+}
+
+static void print_md(bench *b)
+{
+    const bench_row *row = &b->row;
+    char name[64];
+    if (b->printed++ == 0) {
+        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %7s | %7s | %5s |\n", "model", "size MB",
+                     "threads", "test", "tok/s", "GB/s", "ceiling", "share");
+        (void)printf("| ------------------------------------ | --------: | ------: | "
+                     "-----------------: | -----------------: | ------: | ------: | ----: |\n");
+    }
+    (void)printf("| %-36s | %9.1f | %7u | %18s | %9.2f +- %5.2f |", model_label(b),
+                 (double)b->info.file_bytes / 1e6, row->test.threads, test_name(&row->test, name),
+                 row->mean, row->deviation);
+    if (row->gbs <= 0) {
+        (void)printf(" %7s | %7s | %5s |\n", "", "", "");
+    } else if (row->ceiling_gbs <= 0) {
+        (void)printf(" %7.2f | %7s | %5s |\n", row->gbs, "", "");
+    } else {
+        (void)printf(" %7.2f | %7.2f | %5.2f |\n", row->gbs, row->ceiling_gbs,
+                     row->gbs / row->ceiling_gbs);
+    }
+    (void)fflush(stdout);
+}
+
+// Names of files may hold quotes and commas.
+static void print_csv_text(const char *text)
+{
+    (void)putchar('"');
+    for (; *text != '\0'; text++) {
+        if (*text == '"') {
+            (void)putchar('"');
+        }
+        (void)putchar(*text);
+    }
+    (void)putchar('"');
+}
+
+static void print_csv(bench *b)
+{
+    const bench_row *row = &b->row;
+    if (b->printed++ == 0) {
+        (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,n_prompt,n_gen,n_depth,avg_ts,"
+                     "stddev_ts,bytes_per_token,gbs,ceiling_gbs,share\n");
+    }
+    ps_session_info session;
+    ps_session_get_info(b->session, &session);
+    print_csv_text(model_label(b));
+    (void)printf(",%llu,%s,%s,%u,%u,%u,%u,%u,%.4f,%.4f", (unsigned long long)b->info.file_bytes,
+                 b->info.isa, POLICY, session.batch_rows, row->test.threads, row->test.prompt,
+                 row->test.generate, row->test.depth, row->mean, row->deviation);
+    if (row->gbs <= 0) {
+        (void)printf(",,,,\n");
+    } else {
+        (void)printf(",%llu,%.4f", (unsigned long long)b->info.bytes_per_token, row->gbs);
+        if (row->ceiling_gbs > 0) {
+            (void)printf(",%.4f,%.4f\n", row->ceiling_gbs, row->gbs / row->ceiling_gbs);
+        } else {
+            (void)printf(",,\n");
+        }
+    }
+    (void)fflush(stdout);
+}
+
+static void add_json(bench *b)
+{
+    const bench_row *row = &b->row;
+    ps_json_writer *json = &b->json;
+    ps_session_info session;
+    ps_session_get_info(b->session, &session);
+    ps_json_begin(json, NULL, '{');
+    ps_json_text(json, "model", model_label(b));
+    ps_json_integer(json, "file_bytes", (int64_t)b->info.file_bytes);
+    ps_json_text(json, "isa", b->info.isa);
+    ps_json_text(json, "policy", POLICY);
+    ps_json_integer(json, "n_batch", session.batch_rows);
+    ps_json_integer(json, "n_threads", row->test.threads);
+    ps_json_integer(json, "n_prompt", row->test.prompt);
+    ps_json_integer(json, "n_gen", row->test.generate);
+    ps_json_integer(json, "n_depth", row->test.depth);
+    ps_json_number(json, "avg_ts", row->mean);
+    ps_json_number(json, "stddev_ts", row->deviation);
+    ps_json_begin_inline(json, "samples_ts", '[');
+    for (uint32_t i = 0; i < b->options->repetitions; i++) {
+        ps_json_number(json, NULL, row->tokens_per_s[i]);
+    }
+    ps_json_end(json, ']');
+    if (row->gbs > 0) {
+        ps_json_integer(json, "bytes_per_token", (int64_t)b->info.bytes_per_token);
+        ps_json_number(json, "gbs", row->gbs);
+    }
+    if (row->ceiling_gbs > 0) {
+        ps_json_number(json, "ceiling_gbs", row->ceiling_gbs);
+        ps_json_number(json, "share", row->gbs / row->ceiling_gbs);
+    }
+    ps_json_end(json, '}');
+}
+
+static void add_result(bench *b)
+{
+    switch ((ps_cli_format)b->options->format) {
+    case PS_CLI_MD:
+        print_md(b);
+        break;
+    case PS_CLI_CSV:
+        print_csv(b);
+        break;
+    case PS_CLI_JSON:
+        add_json(b);
+        break;
+    }
+}
+
+// ---- the command
+
+static ps_status make_tokens(bench *b, uint64_t count)
+{
+    b->tokens = malloc((count + 1) * sizeof *b->tokens);
+    if (b->tokens == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for %llu tokens", (unsigned long long)count);
+    }
+    ps_rng rng = ps_rng_seed(1);
+    for (uint64_t i = 0; i < count; i++) {
+        b->tokens[i] = (int32_t)(ps_rng_next(&rng) % b->info.vocabulary);
+    }
+    return PS_OK;
+}
+
+// Tests of one thread count: a model and a session that hold the longest of them.
+static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
+{
+    uint64_t longest = 1;
+    for (uint32_t i = 0; i < count; i++) {
+        longest = tokens_of(&tests[i]) > longest ? tokens_of(&tests[i]) : longest;
+    }
+    PS_TRY(ps_cli_model_open(b->options, tests[0].threads, &b->model));
+    ps_model_get_info(b->model, &b->info);
+    if (longest > b->info.context_tokens) {
+        return ps_fail(PS_INVALID,
+                       "a test of %llu tokens: the model was made for at most %u (-p, -n, -d)",
+                       (unsigned long long)longest, b->info.context_tokens);
+    }
+    PS_TRY(make_tokens(b, longest));
+    const ps_session_options session_options = {.context_tokens = (uint32_t)longest,
+                                                .batch_rows = b->options->batch};
+    PS_TRY(ps_session_create(b->model, &session_options, &b->session));
+    for (uint32_t i = 0; i < count; i++) {
+        PS_TRY(measure_test(b, &tests[i]));
+        add_result(b);
+    }
+    return PS_OK;
+}
+
+static void end_tests(bench *b)
+{
+    ps_session_destroy(b->session);
+    ps_model_close(b->model);
+    free(b->tokens);
+    b->session = NULL;
+    b->model = NULL;
+    b->tokens = NULL;
+}
+
+static ps_status run_all(bench *b, const bench_test *tests, uint32_t count)
+{
+    ps_json_begin(&b->json, NULL, '[');
+    for (uint32_t at = 0; at < count;) {
+        uint32_t end = at + 1;
+        while (end < count && tests[end].threads == tests[at].threads) {
+            end++;
+        }
+        const ps_status status = run_tests(b, tests + at, end - at);
+        end_tests(b);
+        PS_TRY(status);
+        at = end;
+    }
+    ps_json_end(&b->json, ']');
+    return b->options->format == PS_CLI_JSON ? ps_json_print(&b->json) : PS_OK;
+}
+
 ps_status ps_cli_bench(const ps_cli_options *options)
 {
-    (void)options;
-    return ps_fail(PS_UNSUPPORTED, "not there yet");
+    PS_TRY(ps_cli_model_check(options));
+    bench *b = calloc(1, sizeof *b);
+    bench_test *tests = calloc(ROWS_MAX, sizeof *tests);
+    ps_status status = PS_OK;
+    if (b == NULL || tests == NULL) {
+        status = ps_fail(PS_NO_MEMORY, "no memory for a list of tests");
+    } else {
+        b->options = options;
+        const uint32_t count = list_tests(options, tests);
+        status = count == 0 ? ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg")
+                            : PS_OK;
+        ps_cli_interrupt_hold(true);
+        if (status == PS_OK) {
+            status = run_all(b, tests, count);
+        }
+        ps_cli_interrupt_hold(false);
+        ps_buffer_deinit(&b->json.text);
+    }
+    free(tests);
+    free(b);
+    return status;
 }
