@@ -2,7 +2,6 @@
 #ifndef PS_CLI_CHAT_H
 #define PS_CLI_CHAT_H
 
-#include "cli/json_writer.h"
 #include "cli/options.h"
 
 // What an answer needs; all borrowed.
@@ -12,9 +11,6 @@ typedef struct ps_cli_chat {
     ps_session *session;
     ps_sampler *sampler;
 } ps_cli_chat;
-
-// Adds {"role": role, "content": content} to an array of messages.
-void ps_cli_chat_message(ps_json_writer *json, const char *role, ps_str content);
 
 // Reads lines and answers them until the user leaves. /help lists what else can be typed.
 //

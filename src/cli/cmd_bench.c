@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROWS_MAX 4096u
+#define TESTS_MAX 4096u
 #define POLICY "off"
 
 typedef struct bench_test {
@@ -44,15 +44,18 @@ typedef struct bench {
 
 static uint32_t add_test(bench_test *tests, uint32_t count, bench_test test)
 {
-    if (test.prompt + test.generate == 0 || count == ROWS_MAX) {
+    if (test.prompt + test.generate == 0) {
         return count;
     }
-    tests[count] = test;
+    if (count < TESTS_MAX) {
+        tests[count] = test;
+    }
     return count + 1;
 }
 
 // Threads change slowest, because a model is opened for each; then depths, as llama-bench does.
-static uint32_t list_tests(const ps_cli_options *options, bench_test tests[ROWS_MAX])
+// Answers how many there are; only the first TESTS_MAX are written.
+static uint32_t list_tests(const ps_cli_options *options, bench_test tests[TESTS_MAX])
 {
     uint32_t count = 0;
     for (uint32_t t = 0; t < options->thread_counts.count; t++) {
@@ -387,24 +390,34 @@ static ps_status run_all(bench *b, const bench_test *tests, uint32_t count)
     return b->options->format == PS_CLI_JSON ? ps_json_print(&b->json) : PS_OK;
 }
 
+static ps_status check_count(uint32_t count)
+{
+    if (count == 0) {
+        return ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg");
+    }
+    if (count > TESTS_MAX) {
+        return ps_fail(PS_INVALID, "%u tests: at most %u would be right", count, TESTS_MAX);
+    }
+    return PS_OK;
+}
+
 ps_status ps_cli_bench(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
     bench *b = calloc(1, sizeof *b);
-    bench_test *tests = calloc(ROWS_MAX, sizeof *tests);
+    bench_test *tests = calloc(TESTS_MAX, sizeof *tests);
     ps_status status = PS_OK;
     if (b == NULL || tests == NULL) {
         status = ps_fail(PS_NO_MEMORY, "no memory for a list of tests");
     } else {
         b->options = options;
         const uint32_t count = list_tests(options, tests);
-        status = count == 0 ? ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg")
-                            : PS_OK;
-        ps_cli_interrupt_hold(true);
+        status = check_count(count);
+        ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
         if (status == PS_OK) {
             status = run_all(b, tests, count);
         }
-        ps_cli_interrupt_hold(false);
+        ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
         ps_buffer_deinit(&b->json.text);
     }
     free(tests);

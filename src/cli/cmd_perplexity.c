@@ -175,10 +175,10 @@ static ps_status measure(const ps_cli_options *options, ps_model *model, const i
     ps_session_get_info(m.session, &session_info);
     m.batch_rows = session_info.batch_rows;
     m.rows = calloc(options->context, sizeof *m.rows);
-    ps_cli_interrupt_hold(true);
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
     ps_status status = m.rows == NULL ? ps_fail(PS_NO_MEMORY, "no memory for a window")
                                       : measure_all(&m, tokens, windows);
-    ps_cli_interrupt_hold(false);
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     if (status == PS_OK) {
         status = print_result(options, &m, windows);
     }

@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
-#include "text/utf8.h"
+#include "cli/messages.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,42 +13,16 @@
 
 // ---- the prompt
 
-static ps_status check_message(const char *what, ps_str text)
-{
-    for (size_t i = 0; i < text.length;) {
-        uint32_t code_point = 0;
-        const size_t bytes = ps_utf8_decode(text.data + i, text.length - i, &code_point);
-        if (bytes == 0 || code_point == 0) {
-            return ps_fail(PS_INVALID,
-                           "%s: byte %zu is not UTF-8 text, which a chat message has to be; --raw "
-                           "takes any bytes",
-                           what, i);
-        }
-        i += bytes;
-    }
-    return PS_OK;
-}
-
 static ps_status tokenize_chat(const ps_cli_options *options, const ps_model *model, ps_str prompt,
                                int32_t **out_ids, size_t *out_count)
 {
-    PS_TRY(check_message("the prompt", prompt));
-    ps_json_writer json = {0};
-    ps_json_begin(&json, NULL, '{');
-    ps_json_begin(&json, "messages", '[');
+    ps_cli_message messages[2];
+    uint32_t count = 0;
     if (options->system != NULL) {
-        PS_TRY(check_message("the system message", ps_str_of(options->system)));
-        ps_cli_chat_message(&json, "system", ps_str_of(options->system));
+        messages[count++] = (ps_cli_message){"system", ps_str_of(options->system)};
     }
-    ps_cli_chat_message(&json, "user", prompt);
-    ps_json_end(&json, ']');
-    ps_json_bool(&json, "add_generation_prompt", true);
-    ps_json_end(&json, '}');
-    const ps_status status = json.status != PS_OK ? json.status
-                                                  : ps_model_tokenize_chat(model, json.text.data,
-                                                                           out_ids, out_count);
-    ps_buffer_deinit(&json.text);
-    return status;
+    messages[count++] = (ps_cli_message){"user", prompt};
+    return ps_cli_messages_tokenize(model, messages, count, out_ids, out_count);
 }
 
 static ps_status tokenize_prompt(const ps_cli_options *options, const ps_model *model,
@@ -171,12 +145,12 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
                            .is_streamed = !options->json};
     PS_TRY(ps_sequence_open(chat->session, &task.sequence));
     ps_answer answer = {0};
-    ps_cli_interrupt_hold(true);
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
     ps_status status = ps_answer_generate(&task, &answer);
     if (status == PS_OK) {
         status = print_result(options, chat->model, count, &answer);
     }
-    ps_cli_interrupt_hold(false);
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     ps_answer_deinit(&answer);
     return status;
 }

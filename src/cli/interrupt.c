@@ -5,17 +5,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t is_held;
+static volatile sig_atomic_t current_mode = PS_CLI_INTERRUPT_ENDS;
 static volatile bool is_interrupted;
 
 static void on_interrupt(int number)
 {
     (void)number;
-    if (is_held && !is_interrupted) {
-        is_interrupted = true;
-        return;
+    if (current_mode == PS_CLI_INTERRUPT_ENDS ||
+        (current_mode == PS_CLI_INTERRUPT_FLAGS && is_interrupted)) {
+        _exit(PS_CLI_EXIT_INTERRUPTED);
     }
-    _exit(PS_CLI_EXIT_INTERRUPTED);
+    is_interrupted = true;
 }
 
 void ps_cli_interrupt_install(void)
@@ -27,9 +27,9 @@ void ps_cli_interrupt_install(void)
     (void)sigaction(SIGINT, &action, NULL);
 }
 
-void ps_cli_interrupt_hold(bool hold)
+void ps_cli_interrupt_set(ps_cli_interrupt_mode mode)
 {
-    is_held = hold;
+    current_mode = mode;
 }
 
 const volatile bool *ps_cli_interrupt_flag(void)

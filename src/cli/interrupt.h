@@ -1,8 +1,7 @@
 // cli/interrupt.h - Ctrl-C.
 //
-// At first SIGINT ends the process with code 130 at once: nothing has to be cleaned up while a
-// model loads. While it is held, the first SIGINT only raises a flag, so that what there is can be
-// printed; a second one before the flag is taken ends the process.
+// While a model loads, SIGINT ends the process with code 130 at once: nothing has to be cleaned up.
+// While an answer is made it raises a flag, so that what there is can be printed.
 #ifndef PS_CLI_INTERRUPT_H
 #define PS_CLI_INTERRUPT_H
 
@@ -13,7 +12,12 @@
 // Installs the handler; system calls that wait are interrupted by it. Main thread, once.
 void ps_cli_interrupt_install(void);
 
-void ps_cli_interrupt_hold(bool hold);
+typedef enum ps_cli_interrupt_mode {
+    PS_CLI_INTERRUPT_ENDS,  // the process, at once; so it is at first
+    PS_CLI_INTERRUPT_FLAGS, // the first one raises the flag, a second one before it is taken ends
+    PS_CLI_INTERRUPT_KEEPS, // only ever raises the flag
+} ps_cli_interrupt_mode;
+void ps_cli_interrupt_set(ps_cli_interrupt_mode mode);
 
 // The flag, for ps_session_prefill and loops.
 const volatile bool *ps_cli_interrupt_flag(void);
