@@ -65,14 +65,27 @@ static uint64_t weight_bytes(const ps_weight *weight)
                : matrices(weight) * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
 }
 
+// Marks the values that are read as vectors: a matrix of one row looks the same.
+static void mark_vectors(const ps_graph *graph, bool *is_vector)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const ps_node *node = &graph->nodes[i];
+        for (uint32_t j = 0; j < node->input_count && ps_exec_takes_vector(node->op); j++) {
+            is_vector[node->inputs[j]] = true;
+        }
+    }
+}
+
 // Lists the weights of the graph and gives each its place.
 static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps_graph *graph)
 {
     weights->list = PS_ARENA_NEW(&weights->arena, ps_weight, graph->value_count);
     weights->sources = PS_ARENA_NEW(&weights->arena, source, graph->value_count);
-    if (weights->list == NULL || weights->sources == NULL) {
+    bool *is_vector = PS_ARENA_NEW(&weights->arena, bool, graph->value_count);
+    if (weights->list == NULL || weights->sources == NULL || is_vector == NULL) {
         return PS_NO_MEMORY;
     }
+    mark_vectors(graph, is_vector);
     for (uint32_t i = 0; i < graph->value_count; i++) {
         const ps_value *value = &graph->values[i];
         if (value->kind == PS_VALUE_WEIGHT) {
@@ -81,7 +94,7 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
                                                           .outputs = value->rows,
                                                           .inputs = value->columns,
                                                           .experts = value->experts,
-                                                          .is_vector = value->rows == 1};
+                                                          .is_vector = is_vector[i]};
         }
     }
     qsort(weights->list, weights->count, sizeof *weights->list, by_name);

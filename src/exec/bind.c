@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-// Operands that the operators read as plain f32 vectors, not as packed matrices.
-static bool wants_vector(ps_op op)
+bool ps_exec_takes_vector(ps_op op)
 {
     return op == PS_OP_RMS_NORM || op == PS_OP_NORM_QUANTISE || op == PS_OP_ADD_BIAS ||
            op == PS_OP_ROPE_TABLE;
@@ -19,7 +18,8 @@ static ps_status bind_weight(const ps_plan_step *step, const ps_plan_value *valu
                        value->is.name);
     }
     if (weight->outputs != value->is.rows || weight->inputs != value->is.columns ||
-        weight->experts != value->is.experts || weight->is_vector != wants_vector(step->op) ||
+        weight->experts != value->is.experts ||
+        weight->is_vector != ps_exec_takes_vector(step->op) ||
         (!weight->is_vector && weight->dtype != value->is.dtype)) {
         return ps_fail(PS_INVALID,
                        "weight '%s' is %s [%u, %u] x %u in the model, %s [%u, %u] x %u in the plan",
@@ -85,6 +85,7 @@ static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
     for (uint32_t i = 0; i < plan->value_count; i++) {
         count += plan->values[i].is.kind == PS_VALUE_KV;
     }
+    exec->kv_layer_count = 0; // binding the first plan may have failed before
     exec->kv_layers = PS_ARENA_NEW(&exec->arena, ps_kv_layer, count);
     if (exec->kv_layers == NULL) {
         return PS_NO_MEMORY;

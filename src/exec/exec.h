@@ -24,6 +24,9 @@ typedef struct ps_weight {
     const void *data; // 64-byte aligned
 } ps_weight;
 
+// True for operators that read their weight as a vector (is_vector), not as a packed matrix.
+bool ps_exec_takes_vector(ps_op op);
+
 // Finds a weight by name; NULL when there is none.
 typedef const ps_weight *ps_weight_lookup(void *context, const char *name);
 
