@@ -191,6 +191,7 @@ PS_API float *ps_session_logits(ps_session *session, uint32_t index);
 // Appends tokens to one sequence in steps of at most batch_rows; the last one's logits are at index
 // 0. `cancel` is read between steps, NULL is allowed.
 //
+// PS_INVALID    the sequence is not open, or a token is out of range; nothing was appended
 // PS_EXHAUSTED  the context or the pool cannot hold them; nothing was appended
 // PS_CANCELLED  *cancel became true; what ran stays appended
 PS_API PS_MUST_USE ps_status ps_session_prefill(ps_session *session, ps_sequence sequence,

@@ -240,7 +240,9 @@ ps_status ps_sequence_truncate(ps_session *session, ps_sequence id, uint32_t len
                        slot->length, length);
     }
     for (uint32_t g = 0; g < session->config.group_count; g++) {
-        if (first_block_seen(session->config.group_windows[g], length) < slot->first_block[g]) {
+        // An empty sequence starts anew and needs nothing of what was dropped.
+        if (length > 0 &&
+            first_block_seen(session->config.group_windows[g], length) < slot->first_block[g]) {
             return ps_fail(
                 PS_UNSUPPORTED,
                 "cannot truncate sequence %u to %u tokens: its sliding window has dropped "
@@ -249,6 +251,9 @@ ps_status ps_sequence_truncate(ps_session *session, ps_sequence id, uint32_t len
         }
     }
     release_from(session, slot, length);
+    if (length == 0) {
+        memset(slot->first_block, 0, sizeof slot->first_block);
+    }
     return PS_OK;
 }
 
@@ -278,6 +283,15 @@ static bool wants_block(const ps_session *session, const sequence *slot, uint32_
                1;
 }
 
+static ps_status check_token(const ps_session *session, uint32_t id, int32_t token)
+{
+    const uint32_t vocabulary = ps_program_plan(session->config.programs[0])->vocabulary;
+    return token >= 0 && (uint32_t)token < vocabulary
+               ? PS_OK
+               : ps_fail(PS_INVALID, "token %d of sequence %u is outside the vocabulary of %u",
+                         token, id, vocabulary);
+}
+
 static ps_status check_row(ps_session *session, const ps_row *rows, uint32_t i)
 {
     sequence *slot;
@@ -291,12 +305,7 @@ static ps_status check_row(ps_session *session, const ps_row *rows, uint32_t i)
                        rows[i].sequence, session->config.context_tokens);
     }
     ++*given;
-    const uint32_t vocabulary = ps_program_plan(session->config.programs[0])->vocabulary;
-    if (rows[i].token < 0 || (uint32_t)rows[i].token >= vocabulary) {
-        return ps_fail(PS_INVALID, "token %d of sequence %u is outside the vocabulary of %u",
-                       rows[i].token, rows[i].sequence, vocabulary);
-    }
-    return PS_OK;
+    return check_token(session, rows[i].sequence, rows[i].token);
 }
 
 static ps_status check_rows(ps_session *session, const ps_row *rows, uint32_t count,
@@ -454,9 +463,12 @@ float *ps_session_logits(ps_session *session, uint32_t index)
 // window gives blocks back as it goes.
 static ps_status check_room(const ps_session *session, const sequence *slot, size_t count)
 {
-    const uint64_t wanted = ps_divide_up(slot->length + count, PS_KV_BLOCK_TOKENS) -
-                            end_block(slot->length);
+    const uint64_t new_blocks = ps_divide_up(slot->length + count, PS_KV_BLOCK_TOKENS) -
+                                end_block(slot->length);
     for (uint32_t g = 0; g < session->config.group_count; g++) {
+        // A partly filled last block that is shared will be copied.
+        const uint64_t wanted = new_blocks + (slot->length % PS_KV_BLOCK_TOKENS != 0 &&
+                                              wants_block(session, slot, g, slot->length));
         if (session->config.group_windows[g] == 0 && wanted > session->groups[g].free_count) {
             return ps_fail(
                 PS_EXHAUSTED,
@@ -477,6 +489,9 @@ ps_status ps_session_prefill(ps_session *session, ps_sequence id, const int32_t 
         return ps_fail(PS_EXHAUSTED, "%zu tokens after %u of a context of %u: 1 to %u fit", count,
                        slot->length, session->config.context_tokens,
                        session->config.context_tokens - slot->length);
+    }
+    for (size_t i = 0; i < count; i++) {
+        PS_TRY(check_token(session, id, tokens[i]));
     }
     PS_TRY(check_room(session, slot, count));
     ps_row *rows = session->rows;
