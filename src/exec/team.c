@@ -28,9 +28,7 @@ struct ps_team {
     void *argument;
     bool stop;
     bool pins;
-    cpu_set_t cpus;   // of the process when the team was made
-    pthread_t caller; // the thread that is pinned as worker 0
-    bool caller_pinned;
+    cpu_set_t cpus; // of the process when the team was made
     worker *list;
 };
 
@@ -97,14 +95,6 @@ ps_status ps_team_create(uint32_t workers, ps_team **out)
     return PS_OK;
 }
 
-static void release_caller(ps_team *team)
-{
-    if (team->caller_pinned) {
-        (void)pthread_setaffinity_np(team->caller, sizeof team->cpus, &team->cpus);
-        team->caller_pinned = false;
-    }
-}
-
 void ps_team_destroy(ps_team *team)
 {
     if (team == NULL) {
@@ -115,9 +105,6 @@ void ps_team_destroy(ps_team *team)
     for (uint32_t i = 1; i <= team->threads; i++) {
         (void)pthread_join(team->list[i].thread, NULL);
     }
-    if (team->caller_pinned && pthread_equal(team->caller, pthread_self())) {
-        release_caller(team); // another thread may have ended by now
-    }
     free(team->list);
     free(team);
 }
@@ -127,29 +114,28 @@ uint32_t ps_team_workers(const ps_team *team)
     return team->workers;
 }
 
-static void pin_caller(ps_team *team)
-{
-    const pthread_t self = pthread_self();
-    if (!team->pins || (team->caller_pinned && pthread_equal(team->caller, self))) {
-        return;
-    }
-    pin_thread(team, self, 0);
-    team->caller = self;
-    team->caller_pinned = true;
-}
-
 void ps_team_run(ps_team *team, ps_team_function *function, void *argument)
 {
     if (team->workers == 1) {
         function(argument, 0, 1);
         return;
     }
-    pin_caller(team);
+    // Pinned only while it runs: threads that the caller starts inherit its mask, and the next team
+    // counts its CPUs. Three system calls, below 10 microseconds.
+    cpu_set_t before;
+    const pthread_t self = pthread_self();
+    const bool pins = team->pins && pthread_getaffinity_np(self, sizeof before, &before) == 0;
+    if (pins) {
+        pin_thread(team, self, 0);
+    }
     team->function = function;
     team->argument = argument;
     ps_wait_signal(&team->start);
     function(argument, 0, team->workers);
     ps_team_barrier(team);
+    if (pins) {
+        (void)pthread_setaffinity_np(self, sizeof before, &before);
+    }
 }
 
 void ps_team_barrier(ps_team *team)

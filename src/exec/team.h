@@ -14,8 +14,7 @@ typedef struct ps_team ps_team;
 typedef void ps_team_function(void *argument, uint32_t worker, uint32_t workers);
 
 // Starts workers - 1 threads. With no more workers than CPUs in the affinity mask each is pinned to
-// its own CPU, and the thread that calls ps_team_run is pinned to the first one, until
-// ps_team_destroy gives it its mask back.
+// its own CPU, and the thread that calls ps_team_run is pinned to the first one while it runs.
 //
 // PS_INVALID  workers is 0 or above PS_TEAM_WORKERS_MAX
 // PS_IO       the system refuses a thread
