@@ -24,7 +24,7 @@ struct ps_sampler {
     ps_rng rng;
     int32_t *recent; // [penalty_last] ring of accepted tokens
     uint32_t recent_count, recent_next;
-    candidate *candidates; // [vocabulary]
+    candidate *candidates; // [the larger of vocabulary and penalty_last]
     float *weights;        // [vocabulary]
     ps_logit_bias *biases;
 };
@@ -87,7 +87,8 @@ ps_status ps_sampler_create_for(const ps_kernels *kernels, uint32_t vocabulary,
     sampler->vocabulary = vocabulary;
     sampler->rng = ps_rng_seed(options->seed);
     sampler->recent = calloc(options->penalty_last + 1, sizeof *sampler->recent);
-    sampler->candidates = calloc(vocabulary, sizeof *sampler->candidates);
+    const uint32_t most = vocabulary > options->penalty_last ? vocabulary : options->penalty_last;
+    sampler->candidates = calloc(most, sizeof *sampler->candidates);
     sampler->weights = calloc(vocabulary, sizeof *sampler->weights);
     sampler->biases = calloc(options->bias_count + 1, sizeof *sampler->biases);
     if (sampler->recent == NULL || sampler->candidates == NULL || sampler->weights == NULL ||
@@ -126,11 +127,48 @@ void ps_sampler_accept(ps_sampler *sampler, int32_t token)
     sampler->recent_count += sampler->recent_count < size;
 }
 
-static int compare_ids(const void *a, const void *b)
+static bool before(const candidate *a, const candidate *b)
 {
-    const int32_t left = *(const int32_t *)a;
-    const int32_t right = *(const int32_t *)b;
-    return (left > right) - (left < right);
+    return a->logit != b->logit ? a->logit > b->logit : a->id < b->id;
+}
+
+// Moves the worst of heap[0..count) from the root to where it belongs: a heap with the worst
+// candidate on top.
+static void sift_down(candidate *heap, uint32_t count, uint32_t at)
+{
+    for (;;) {
+        uint32_t worst = at;
+        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++) {
+            if (before(&heap[worst], &heap[child])) {
+                worst = child;
+            }
+        }
+        if (worst == at) {
+            return;
+        }
+        const candidate swap = heap[at];
+        heap[at] = heap[worst];
+        heap[worst] = swap;
+        at = worst;
+    }
+}
+
+// Turns a heap into a list, the best first. qsort would allocate.
+static void sort_heap(candidate *heap, uint32_t count)
+{
+    for (uint32_t left = count; left > 1; left--) {
+        const candidate worst = heap[0];
+        heap[0] = heap[left - 1];
+        heap[left - 1] = worst;
+        sift_down(heap, left - 1, 0);
+    }
+}
+
+static void make_heap(candidate *list, uint32_t count)
+{
+    for (uint32_t i = count / 2; i-- > 0;) {
+        sift_down(list, count, i);
+    }
 }
 
 // The repeat penalty of CTRL (arXiv 1909.05858, section 4.1) and OpenAI's presence and frequency
@@ -143,18 +181,19 @@ static void apply_penalties(ps_sampler *sampler, float *logits)
          options->frequency_penalty == 0)) {
         return;
     }
-    int32_t *ids = (int32_t *)(void *)sampler->candidates; // free until candidates are gathered
-    const uint32_t count = sampler->recent_count < 2 * sampler->vocabulary
-                               ? sampler->recent_count
-                               : 2 * sampler->vocabulary;
-    memcpy(ids, sampler->recent, count * sizeof *ids);
-    qsort(ids, count, sizeof *ids, compare_ids);
+    candidate *ids = sampler->candidates; // free until candidates are gathered
+    const uint32_t count = sampler->recent_count;
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = (candidate){.id = sampler->recent[i]};
+    }
+    make_heap(ids, count);
+    sort_heap(ids, count);
     for (uint32_t i = 0; i < count;) {
         uint32_t uses = 1;
-        while (i + uses < count && ids[i + uses] == ids[i]) {
+        while (i + uses < count && ids[i + uses].id == ids[i].id) {
             uses++;
         }
-        float *logit = &logits[ids[i]];
+        float *logit = &logits[ids[i].id];
         *logit = *logit > 0 ? *logit / options->repeat_penalty : *logit * options->repeat_penalty;
         *logit -= options->presence_penalty + options->frequency_penalty * (float)uses;
         i += uses;
@@ -180,37 +219,6 @@ static ps_status find_best(const float *logits, uint32_t count, int32_t *out)
     return PS_OK;
 }
 
-static bool before(const candidate *a, const candidate *b)
-{
-    return a->logit != b->logit ? a->logit > b->logit : a->id < b->id;
-}
-
-static int compare_candidates(const void *a, const void *b)
-{
-    return before(a, b) ? -1 : 1;
-}
-
-// Moves the worst of heap[0..count) from the root to where it belongs: a heap with the worst
-// candidate on top.
-static void sift_down(candidate *heap, uint32_t count, uint32_t at)
-{
-    for (;;) {
-        uint32_t worst = at;
-        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++) {
-            if (before(&heap[worst], &heap[child])) {
-                worst = child;
-            }
-        }
-        if (worst == at) {
-            return;
-        }
-        const candidate swap = heap[at];
-        heap[at] = heap[worst];
-        heap[worst] = swap;
-        at = worst;
-    }
-}
-
 // The best top_k candidates, sorted; all of them when top_k is 0.
 static uint32_t gather(const ps_sampler *sampler, const float *logits)
 {
@@ -221,16 +229,14 @@ static uint32_t gather(const ps_sampler *sampler, const float *logits)
     for (uint32_t i = 0; i < kept; i++) {
         heap[i] = (candidate){.logit = logits[i], .id = (int32_t)i};
     }
-    for (uint32_t i = kept / 2; kept < all && i-- > 0;) {
-        sift_down(heap, kept, i);
-    }
+    make_heap(heap, kept);
     for (uint32_t i = kept; i < all; i++) {
         if (logits[i] > heap[0].logit) { // an equal one has a higher id and is worse
             heap[0] = (candidate){.logit = logits[i], .id = (int32_t)i};
             sift_down(heap, kept, 0);
         }
     }
-    qsort(heap, kept, sizeof *heap, compare_candidates);
+    sort_heap(heap, kept);
     return kept;
 }
 

@@ -1,0 +1,226 @@
+// ctest-labels: fault
+// ctest-timeout: 300
+// ctest-links: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
+// ctest-links: -Wl,--wrap=mmap,--wrap=pthread_create,--wrap=qsort
+// Goal: memory or threads that cannot be had end opening and running a model with one line and
+// without a leak, and once a session is open its steps allocate nothing. Method: everything with
+// the n-th call failing, n = 0, 1, ... until none does; then calls counted. Leaks show under the
+// address sanitizer. Allocations inside shared libraries are not reached; qsort's is counted by the
+// call, for glibc takes memory for what is above 1 KiB.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+#include "engine/engine_test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+static atomic_long calls_left = -1; // until one fails; negative: none does
+static atomic_long calls;
+
+static bool fails(void)
+{
+    atomic_fetch_add(&calls, 1);
+    return atomic_load(&calls_left) >= 0 && atomic_fetch_sub(&calls_left, 1) == 0;
+}
+
+// The linker sends the calls of prestage and of this file here; the names are its convention.
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+void *__real_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *argument);
+void __real_qsort(void *base, size_t count, size_t size,
+                  int (*compare)(const void *, const void *));
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *argument);
+
+void __wrap_qsort(void *base, size_t count, size_t size,
+                  int (*compare)(const void *, const void *));
+
+void __wrap_qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *))
+{
+    atomic_fetch_add(&calls, 1);
+    __real_qsort(base, count, size, compare);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return fails() ? NULL : __real_realloc(memory, size);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : __real_aligned_alloc(alignment, size);
+}
+
+void *__wrap_mmap(void *address, size_t size, int protection, int flags, int file, off_t offset)
+{
+    if (fails()) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return __real_mmap(address, size, protection, flags, file, offset);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *argument)
+{
+    return fails() ? EAGAIN : __real_pthread_create(thread, attributes, function, argument);
+}
+
+static const int32_t PROMPT[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4};
+#define PROMPT_TOKENS (sizeof PROMPT / sizeof PROMPT[0])
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const ps_status try_ = (call);                                                             \
+        if (try_ != PS_OK) {                                                                       \
+            return try_;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+static ps_status answer(ps_session *session, ps_sampler *sampler, int32_t *out)
+{
+    ps_sequence sequence, fork;
+    TRY(ps_sequence_open(session, &sequence));
+    TRY(ps_session_prefill(session, sequence, PROMPT, PROMPT_TOKENS, NULL));
+    TRY(ps_sequence_fork(session, sequence, &fork));
+    TRY(ps_session_step(session, &(ps_row){fork, 7, true}, 1));
+    return ps_sampler_pick(sampler, ps_session_logits(session, 0), out);
+}
+
+static ps_status use(ps_model *model, int32_t *out)
+{
+    ps_session *session = NULL;
+    ps_sampler *sampler = NULL;
+    const ps_sampler_options options = ps_sampler_defaults();
+    const ps_session_options small = {.context_tokens = 64, .sequences = 2, .batch_rows = 16};
+    ps_status status = ps_session_create(model, &small, &session);
+    if (status == PS_OK) {
+        status = ps_sampler_create(model, &options, &sampler);
+    }
+    if (status == PS_OK) {
+        status = answer(session, sampler, out);
+    }
+    ps_sampler_destroy(sampler);
+    ps_session_destroy(session);
+    return status;
+}
+
+// All of it with the n-th call failing; *out_failed: there were so many.
+static ps_status attempt(const char *name, long n, int32_t *out_token, bool *out_failed)
+{
+    char path[512];
+    ps_model *model = NULL;
+    (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR, name);
+    atomic_store(&calls_left, n);
+    ps_status status = ps_model_open(path, &(ps_model_options){.threads = 2}, &model);
+    if (status == PS_OK) {
+        status = use(model, out_token);
+        ps_model_close(model);
+    } else {
+        assert_null(model);
+    }
+    *out_failed = n >= 0 && atomic_load(&calls_left) < 0;
+    atomic_store(&calls_left, -1);
+    return status;
+}
+
+static void test_every_failure_is_reported(void **state)
+{
+    const char *name = *state;
+    int32_t expected = -1;
+    bool failed = false;
+    expect_ok(attempt(name, -1, &expected, &failed));
+    long n = 0;
+    for (failed = true; failed; n++) {
+        int32_t token = -1;
+        const ps_status status = attempt(name, n, &token, &failed);
+        if (status == PS_OK) { // none failed, or one that costs no more than speed
+            assert_int_equal(expected, token);
+        } else if (status == PS_NO_MEMORY || status == PS_EXHAUSTED || status == PS_IO) {
+            assert_int_equal(-1, token);
+            assert_null(strchr(ps_error_message(), '\n'));
+            assert_true(strlen(ps_error_message()) > 0);
+        } else {
+            fail_msg("call %ld: status %d: %s", n, (int)status, ps_error_message());
+        }
+    }
+    printf("  %s: %ld calls\n", name, n - 1);
+    assert_true(n > 25);
+}
+
+// A sampler that sorts all tokens and looks back far, so that it would want room if it ever did.
+static void test_steps_allocate_nothing(void **state)
+{
+    ps_model *model = open_golden(*state, 2);
+    ps_session *session = NULL;
+    ps_sampler *sampler = NULL;
+    ps_sampler_options options = ps_sampler_defaults();
+    options.top_k = 0;
+    options.top_p = 1;
+    options.min_p = 0;
+    options.repeat_penalty = 1.1f;
+    options.penalty_last = 4096;
+    const ps_session_options small = {.context_tokens = 300, .sequences = 2, .batch_rows = 100};
+    expect_ok(ps_session_create(model, &small, &session));
+    expect_ok(ps_sampler_create(model, &options, &sampler));
+    const long before = atomic_load(&calls);
+    int32_t tokens[250];
+    make_prompt(tokens, 250, 1);
+    ps_sequence sequence, fork;
+    expect_ok(ps_sequence_open(session, &sequence));
+    expect_ok(ps_session_prefill(session, sequence, tokens, 250, NULL));
+    for (int i = 0; i < 250; i++) {
+        ps_sampler_accept(sampler, tokens[i]);
+    }
+    expect_ok(ps_sequence_fork(session, sequence, &fork));
+    for (int i = 0; i < 40; i++) {
+        expect_ok(ps_session_step(session, &(ps_row){fork, i, true}, 1));
+        expect_ok(ps_sampler_pick(sampler, ps_session_logits(session, 0), tokens));
+    }
+    ps_sequence_close(session, fork);
+    assert_int_equal(before, atomic_load(&calls));
+    ps_sampler_destroy(sampler);
+    ps_session_destroy(session);
+    ps_model_close(model);
+}
+
+int main(void)
+{
+    static char dense[] = "qwen2-q8_0";
+    static char experts[] = "qwen3moe-q8_0";
+    static char windows[] = "gemma3-q8_0";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
+        cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
+        cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
+        cmocka_unit_test_prestate(test_steps_allocate_nothing, experts),
+        cmocka_unit_test_prestate(test_steps_allocate_nothing, windows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
