@@ -140,7 +140,8 @@ typedef struct ps_session_options {
 #define PS_BATCH_ROWS_MAX 4096u
 #define PS_LOGITS_MAX 64u // rows of one step that can ask for logits
 
-// PS_INVALID    context_tokens above the model's; batch_rows out of range
+// PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
+//               sequences x context_tokens above 2^29
 // PS_NO_MEMORY  workspaces and KV cannot be had
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
                                                ps_session **out);

@@ -6,6 +6,9 @@
 #include <string.h>
 
 #define PLANS_MAX 16
+// Entries of the block tables of all sequences: 512 Mi tokens. Tables are touched when they are
+// made, about 30 bytes an entry, and block numbers stay far inside 32 bits.
+#define TABLE_BLOCKS_MAX (1u << 24)
 
 // The buckets of a session, small ones first: the first that holds a step runs it.
 typedef struct bucket {
@@ -57,6 +60,18 @@ static ps_status check_session_options(const ps_model *model, ps_session_options
     if (options->batch_rows > PS_BATCH_ROWS_MAX) {
         return ps_fail(PS_INVALID, "batches of %u rows: 1 to %u would be right",
                        options->batch_rows, PS_BATCH_ROWS_MAX);
+    }
+    const uint64_t blocks = ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
+    if (options->context_tokens > PS_PLAN_CONTEXT_MAX) {
+        return ps_fail(PS_INVALID, "a context of %u tokens: at most %u would be right",
+                       options->context_tokens, PS_PLAN_CONTEXT_MAX);
+    }
+    if (options->sequences * blocks > TABLE_BLOCKS_MAX) {
+        return ps_fail(PS_INVALID,
+                       "%u sequences of %u tokens: their tables have room for %u tokens in all; "
+                       "fewer or shorter ones would be right",
+                       options->sequences, options->context_tokens,
+                       TABLE_BLOCKS_MAX * PS_KV_BLOCK_TOKENS);
     }
     const uint64_t all = (uint64_t)options->sequences * options->context_tokens;
     if (options->kv_tokens == 0 || options->kv_tokens > all) {

@@ -27,7 +27,8 @@ struct ps_session {
     ps_session_config config;
     sequence *sequences;
     ps_blocks groups[PS_KV_GROUPS_LIMIT];
-    ps_step *step; // room for batch_rows rows, as many block changes in each group, and all tables
+    ps_step *step; // room for batch_rows rows, as many block changes in each group, and the tables
+                   // of as many sequences as can be in a step
     ps_row *rows;  // [batch_rows] of a prefill
     uint64_t step_number;
     const ps_program *last; // that the last step ran; NULL: none
@@ -85,8 +86,9 @@ static ps_status create(ps_session *session)
         PS_TRY(ps_blocks_init(&session->groups[g], config->group_blocks[g], &session->arena));
     }
     PS_TRY(create_sequences(session));
-    const uint64_t table_blocks = config->sequences *
-                                  ps_divide_up(config->context_tokens, PS_KV_BLOCK_TOKENS);
+    const uint64_t told = config->sequences < config->batch_rows ? config->sequences
+                                                                 : config->batch_rows;
+    const uint64_t table_blocks = told * ps_divide_up(config->context_tokens, PS_KV_BLOCK_TOKENS);
     const uint64_t changes = (config->batch_rows + table_blocks) * config->group_count;
     session->step = ps_arena_alloc(&session->arena, 1,
                                    sizeof(ps_step) + config->batch_rows * sizeof(ps_step_row) +
