@@ -49,14 +49,14 @@ static ps_arena_chunk *add_chunk(ps_arena *arena, size_t capacity)
 void *ps_arena_alloc(ps_arena *arena, uint64_t count, uint64_t size_bytes)
 {
     uint64_t bytes = 0;
-    if (!ps_checked_mul(count, size_bytes, &bytes) || bytes > arena->limit_bytes ||
-        ps_round_up(bytes, PS_CACHE_LINE_BYTES) > arena->limit_bytes - arena->used_bytes) {
+    const bool fits = ps_checked_mul(count, size_bytes, &bytes) && bytes <= arena->limit_bytes;
+    const size_t padded = ps_round_up(bytes == 0 ? 1 : bytes, PS_CACHE_LINE_BYTES);
+    if (!fits || padded > arena->limit_bytes - arena->used_bytes) {
         (void)ps_fail(PS_EXHAUSTED, "arena limit of %zu bytes: %llu x %llu bytes asked, %zu in use",
                       arena->limit_bytes, (unsigned long long)count, (unsigned long long)size_bytes,
                       arena->used_bytes);
         return NULL;
     }
-    const size_t padded = ps_round_up(bytes == 0 ? 1 : bytes, PS_CACHE_LINE_BYTES);
     ps_arena_chunk *chunk = arena->chunks;
     if (chunk == NULL || chunk->capacity - chunk->used < padded) {
         chunk = add_chunk(arena, padded > CHUNK_BYTES ? padded : CHUNK_BYTES);
