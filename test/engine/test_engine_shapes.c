@@ -14,19 +14,39 @@ typedef struct shape {
     uint32_t type;           // of matrices
     uint32_t window;         // 0: none
     uint32_t context;
+    const char *architecture; // NULL: llama
+    uint32_t value_type;      // of attn_v; 0: type
 } shape;
 
 static const shape SHAPES[] = {
-    {8, 8, 8, 96, 32, 0, 0, MADE_Q8_0, 0, 257},  {8, 2, 8, 96, 33, 0, 0, MADE_Q8_0, 0, 256},
-    {8, 1, 24, 96, 47, 0, 0, MADE_Q8_0, 0, 255}, {4, 4, 24, 32, 17, 0, 0, MADE_F16, 0, 300},
-    {4, 2, 40, 160, 50, 0, 0, MADE_Q8_0, 0, 33}, {6, 3, 40, 40, 5, 0, 0, MADE_F16, 0, 32},
-    {4, 1, 40, 24, 2, 0, 0, MADE_F32, 20, 300},  {4, 1, 16, 96, 31, 0, 0, MADE_Q8_0, 0, 31},
-    {4, 1, 16, 96, 31, 0, 0, MADE_Q8_0, 1, 300}, {4, 1, 16, 96, 31, 0, 0, MADE_Q8_0, 33, 300},
-    {4, 2, 16, 32, 65, 1, 1, MADE_Q8_0, 0, 40},  {4, 2, 16, 32, 65, 3, 3, MADE_Q8_0, 0, 40},
-    {4, 2, 24, 40, 65, 5, 2, MADE_F16, 0, 40},   {4, 2, 16, 64, 65, 7, 7, MADE_F16, 0, 64},
-    {4, 2, 16, 1, 1, 2, 1, MADE_F16, 0, 64},     {4, 2, 16, 1, 30, 2, 2, MADE_F32, 0, 64},
-    {4, 2, 16, 1, 30, 0, 0, MADE_F32, 0, 64},    {2, 1, 128, 96, 30, 0, 0, MADE_Q8_0, 0, 1},
-    {4, 4, 16, 96, 300, 0, 0, MADE_Q8_0, 0, 2},  {1, 1, 8, 32, 16, 0, 0, MADE_Q8_0, 0, 64},
+    {8, 8, 8, 96, 32, 0, 0, MADE_Q8_0, 0, 257, NULL, 0},
+    {8, 2, 8, 96, 33, 0, 0, MADE_Q8_0, 0, 256, NULL, 0},
+    {8, 1, 24, 96, 47, 0, 0, MADE_Q8_0, 0, 255, NULL, 0},
+    {4, 4, 24, 32, 17, 0, 0, MADE_F16, 0, 300, NULL, 0},
+    {4, 2, 40, 160, 50, 0, 0, MADE_Q8_0, 0, 33, NULL, 0},
+    {6, 3, 40, 40, 5, 0, 0, MADE_F16, 0, 32, NULL, 0},
+    {4, 1, 40, 24, 2, 0, 0, MADE_F32, 20, 300, NULL, 0},
+    {4, 1, 16, 96, 31, 0, 0, MADE_Q8_0, 0, 31, NULL, 0},
+    {4, 1, 16, 96, 31, 0, 0, MADE_Q8_0, 1, 300, NULL, 0},
+    {4, 1, 16, 96, 31, 0, 0, MADE_Q8_0, 33, 300, NULL, 0},
+    {4, 2, 16, 32, 65, 1, 1, MADE_Q8_0, 0, 40, NULL, 0},
+    {4, 2, 16, 32, 65, 3, 3, MADE_Q8_0, 0, 40, NULL, 0},
+    {4, 2, 24, 40, 65, 5, 2, MADE_F16, 0, 40, NULL, 0},
+    {4, 2, 16, 64, 65, 7, 7, MADE_F16, 0, 64, NULL, 0},
+    {4, 2, 16, 1, 1, 2, 1, MADE_F16, 0, 64, NULL, 0},
+    {4, 2, 16, 1, 30, 2, 2, MADE_F32, 0, 64, NULL, 0},
+    {4, 2, 16, 1, 30, 0, 0, MADE_F32, 0, 64, NULL, 0},
+    {2, 1, 128, 96, 30, 0, 0, MADE_Q8_0, 0, 1, NULL, 0},
+    {4, 4, 16, 96, 300, 0, 0, MADE_Q8_0, 0, 2, NULL, 0},
+    {1, 1, 8, 32, 16, 0, 0, MADE_Q8_0, 0, 64, NULL, 0},
+    {8, 2, 24, 96, 33, 0, 0, MADE_Q8_0, 0, 70, "qwen2", 0},
+    {4, 2, 40, 40, 33, 0, 0, MADE_F16, 0, 70, "qwen2", 0},
+    {8, 1, 24, 96, 33, 0, 0, MADE_Q8_0, 0, 70, "qwen2", MADE_F16},
+    {4, 2, 8, 96, 33, 0, 0, MADE_Q8_0, 0, 70, "qwen3", 0},
+    {4, 4, 40, 96, 33, 0, 0, MADE_Q8_0, 0, 70, "qwen3", MADE_F16},
+    {4, 2, 24, 96, 33, 0, 0, MADE_Q8_0, 33, 300, "gemma3", 0},
+    {2, 1, 40, 56, 33, 0, 0, MADE_F16, 2, 70, "gemma3", MADE_F32},
+    {4, 2, 24, 32, 33, 3, 2, MADE_Q8_0, 0, 70, "qwen3moe", MADE_F16},
 };
 #define SHAPE_COUNT (sizeof SHAPES / sizeof SHAPES[0])
 
@@ -57,6 +77,35 @@ static void make_ffn(made_model *model, const shape *s, uint32_t layer, uint32_t
     }
 }
 
+// Renames the keys of a Llama, and gives the layers what the architecture has besides.
+static void change_architecture(made_model *model, const shape *s)
+{
+    static char keys[MADE_KEYS_MAX][64];
+    made_set_string(model, "general.architecture", s->architecture);
+    for (uint32_t i = 0; i < model->key_count; i++) {
+        if (strncmp(model->keys[i].name, "llama.", 6) == 0) {
+            (void)snprintf(keys[i], sizeof keys[i], "%s.%s", s->architecture,
+                           model->keys[i].name + 6);
+            model->keys[i].name = keys[i];
+        }
+    }
+    for (uint32_t i = 0; i < MADE_LAYERS; i++) {
+        if (strcmp(s->architecture, "qwen2") == 0) {
+            const uint32_t kv = s->kv_heads * s->head_dim;
+            made_set_layer_tensor(model, i, "attn_q.bias", MADE_F32, s->heads * s->head_dim, 0, 0);
+            made_set_layer_tensor(model, i, "attn_k.bias", MADE_F32, kv, 0, 0);
+            made_set_layer_tensor(model, i, "attn_v.bias", MADE_F32, kv, 0, 0);
+        } else {
+            made_set_layer_tensor(model, i, "attn_q_norm.weight", MADE_F32, s->head_dim, 0, 0);
+            made_set_layer_tensor(model, i, "attn_k_norm.weight", MADE_F32, s->head_dim, 0, 0);
+        }
+        if (strcmp(s->architecture, "gemma3") == 0) {
+            made_set_layer_tensor(model, i, "post_attention_norm.weight", MADE_F32, MADE_DIM, 0, 0);
+            made_set_layer_tensor(model, i, "post_ffw_norm.weight", MADE_F32, MADE_DIM, 0, 0);
+        }
+    }
+}
+
 static void make(made_model *model, const shape *s)
 {
     made_llama(model);
@@ -81,10 +130,14 @@ static void make(made_model *model, const shape *s)
     for (uint32_t i = 0; i < MADE_LAYERS; i++) {
         made_set_layer_tensor(model, i, "attn_q.weight", s->type, MADE_DIM, q, 0);
         made_set_layer_tensor(model, i, "attn_k.weight", s->type, MADE_DIM, kv, 0);
-        made_set_layer_tensor(model, i, "attn_v.weight", s->type, MADE_DIM, kv, 0);
+        made_set_layer_tensor(model, i, "attn_v.weight",
+                              s->value_type == 0 ? s->type : s->value_type, MADE_DIM, kv, 0);
         made_set_layer_tensor(model, i, "attn_output.weight", q % 32 == 0 ? s->type : MADE_F16, q,
                               MADE_DIM, 0);
         make_ffn(model, s, i, s->type);
+    }
+    if (s->architecture != NULL) {
+        change_architecture(model, s);
     }
 }
 
@@ -109,38 +162,64 @@ static void run(ps_session *session, uint32_t context, uint32_t vocabulary, uint
     ps_sequence_close(session, sequence);
 }
 
+typedef struct cut {
+    uint32_t threads, batch_rows, piece;
+    const char *isa; // masks down to; NULL: all that the CPU has
+} cut;
+
+static const cut CUTS[] = {{1, 64, 64, NULL}, {1, 1, 1, NULL},     {2, 64, 64, NULL},
+                           {2, 8, 8, NULL},   {2, 9, 9, NULL},     {2, 1, 1, NULL},
+                           {5, 64, 64, NULL}, {5, 64, 31, NULL},   {2, 64, 40, "ref"},
+                           {2, 4, 4, "ref"},  {2, 64, 40, "avx2"}, {2, 4, 4, "avx2"}};
+
+// Opens the model and runs it; false when this CPU lacks the instructions.
+static bool compute(const char *path, const shape *s, const cut *how, float *logits)
+{
+    const char *given = getenv("PS_ISA");
+    if (how->isa != NULL) {
+        assert_int_equal(0, setenv("PS_ISA", how->isa, 1));
+    }
+    ps_model *model = NULL;
+    ps_session *session = NULL;
+    const ps_status status = ps_model_open(path, &(ps_model_options){.threads = how->threads},
+                                           &model);
+    if (how->isa != NULL) {
+        assert_int_equal(0, given == NULL ? unsetenv("PS_ISA") : setenv("PS_ISA", given, 1));
+    }
+    if (status == PS_UNSUPPORTED && how->isa != NULL) {
+        return false;
+    }
+    expect_ok(status);
+    expect_ok(ps_session_create(
+        model, &(ps_session_options){.sequences = 2, .batch_rows = how->batch_rows}, &session));
+    run(session, s->context, s->vocabulary, how->piece, logits);
+    ps_session_destroy(session);
+    ps_model_close(model);
+    return true;
+}
+
 static void test_shape(void **state)
 {
-    static const struct {
-        uint32_t threads, batch_rows, piece;
-    } CUTS[] = {{1, 64, 64}, {1, 1, 1}, {2, 64, 64}, {2, 8, 8},
-                {2, 9, 9},   {2, 1, 1}, {5, 64, 64}, {5, 64, 31}};
     const shape *s = *state;
     ps_gen gen = ps_gen_start();
     static made_model model;
     make(&model, s);
     char path[64];
     made_write(&model, &gen, path);
-    const size_t bytes = (size_t)s->context * s->vocabulary * sizeof(float);
-    float *first = malloc(bytes);
-    float *logits = malloc(bytes);
+    const size_t count = (size_t)s->context * s->vocabulary;
+    float *first = malloc(count * sizeof *first);
+    float *logits = malloc(count * sizeof *logits);
     assert_true(first != NULL && logits != NULL);
-    for (size_t i = 0; i < sizeof CUTS / sizeof CUTS[0]; i++) {
-        ps_model *opened = NULL;
-        ps_session *session = NULL;
-        expect_ok(ps_model_open(path, &(ps_model_options){.threads = CUTS[i].threads}, &opened));
-        expect_ok(ps_session_create(
-            opened, &(ps_session_options){.sequences = 2, .batch_rows = CUTS[i].batch_rows},
-            &session));
-        run(session, s->context, s->vocabulary, CUTS[i].piece, i == 0 ? first : logits);
-        for (size_t j = 0; j < bytes / sizeof *first; j++) {
-            assert_true(first[j] - first[j] == 0); // finite
+    assert_true(compute(path, s, &CUTS[0], first));
+    for (size_t i = 0; i < count; i++) {
+        assert_true(first[i] - first[i] == 0); // finite
+    }
+    for (size_t i = 1; i < sizeof CUTS / sizeof CUTS[0]; i++) {
+        if (compute(path, s, &CUTS[i], logits) &&
+            memcmp(first, logits, count * sizeof *first) != 0) {
+            fail_msg("%u threads, pieces of %u, %s differ", CUTS[i].threads, CUTS[i].piece,
+                     CUTS[i].isa == NULL ? "all instructions" : CUTS[i].isa);
         }
-        if (i > 0 && memcmp(first, logits, bytes) != 0) {
-            fail_msg("%u threads, pieces of %u differ", CUTS[i].threads, CUTS[i].piece);
-        }
-        ps_session_destroy(session);
-        ps_model_close(opened);
     }
     free(first);
     free(logits);
@@ -156,9 +235,9 @@ int main(void)
     for (size_t i = 0; i < SHAPE_COUNT; i++) {
         const shape *s = &SHAPES[i];
         (void)snprintf(names[i], sizeof names[i],
-                       "heads %u/%u x %u, ffn %u, vocabulary %u, experts %u/%u, window %u",
-                       s->heads, s->kv_heads, s->head_dim, s->ffn, s->vocabulary, s->top_k,
-                       s->experts, s->window);
+                       "%s: heads %u/%u x %u, ffn %u, vocabulary %u, experts %u/%u, window %u",
+                       s->architecture == NULL ? "llama" : s->architecture, s->heads, s->kv_heads,
+                       s->head_dim, s->ffn, s->vocabulary, s->top_k, s->experts, s->window);
         tests[i] = (struct CMUnitTest){
             .name = names[i], .test_func = test_shape, .initial_state = (void *)(uintptr_t)s};
     }
