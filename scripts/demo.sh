@@ -13,6 +13,14 @@ run=(build/release/prestage run "$model" -p "$prompt" -n 64 --temp 0 --stats)
 if [[ -n ${THREADS:-} ]]; then
     run+=(-t "$THREADS")
 fi
+
 echo
-echo "+ ${run[*]@Q}"
+printf '+'
+for word in "${run[@]}"; do
+    if [[ $word == *[^A-Za-z0-9_./:=-]* ]]; then
+        word="'$word'"
+    fi
+    printf ' %s' "$word"
+done
+printf '\n\n'
 exec "${run[@]}"
