@@ -167,6 +167,11 @@ static ps_status generate(conversation *talk, const int32_t *ids, size_t count, 
         (void)fprintf(stderr, "(the context of %u tokens is full; /clear starts anew)\n",
                       talk->context_tokens);
     }
+    for (size_t i = 0; i < answer->text.length; i++) {
+        if (answer->text.data[i] == '\0') { // which a template is never given
+            answer->text.data[i] = ' ';
+        }
+    }
     return add_message(talk, "assistant", answer->text.data, answer->text.length);
 }
 

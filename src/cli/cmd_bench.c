@@ -99,11 +99,11 @@ static ps_status run_tokens(bench *b, const bench_test *test, ps_sequence sequen
                                   ps_cli_interrupt_flag()));
     }
     for (uint32_t i = 0; i < test->generate; i++) {
+        PS_TRY(check_interrupt());
         const ps_row row = {sequence, b->tokens[i], true};
         PS_TRY(ps_session_step(b->session, &row, 1));
-        PS_TRY(check_interrupt());
     }
-    return PS_OK;
+    return check_interrupt();
 }
 
 // The depth is not timed.

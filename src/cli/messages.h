@@ -14,7 +14,9 @@ typedef struct ps_cli_message {
 
 // Renders messages [count] and the start of an answer. *out_ids: free with ps_free.
 //
-// PS_INVALID  a message is not UTF-8 or holds a NUL, or the template refuses the messages
+// What is not UTF-8 in the role "assistant" becomes U+FFFD.
+//
+// PS_INVALID  another message is not UTF-8 or holds a NUL, or the template refuses the messages
 // PS_NOT_FOUND, PS_UNSUPPORTED  as ps_model_tokenize_chat
 PS_MUST_USE ps_status ps_cli_messages_tokenize(const ps_model *model,
                                                const ps_cli_message *messages, uint32_t count,

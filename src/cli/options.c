@@ -425,8 +425,13 @@ static ps_status parse_list(const char *what, const char *text, const option_lin
         const size_t length = strcspn(rest, ",");
         int64_t value = 0;
         (void)snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 23, rest);
-        PS_TRY(ps_cli_parse_integer(what, word, (int64_t)line->lowest, (int64_t)line->highest,
-                                    &value));
+        if (ps_cli_parse_integer(what, word, (int64_t)line->lowest, (int64_t)line->highest,
+                                 &value) != PS_OK) {
+            return ps_fail(PS_INVALID,
+                           "%s '%s': whole numbers from %.0f to %.0f with commas between them "
+                           "would be right",
+                           what, text, line->lowest, line->highest);
+        }
         if (list.count == PS_CLI_LIST_MAX) {
             return ps_fail(PS_INVALID, "%s '%s': more than %u numbers", what, text,
                            PS_CLI_LIST_MAX);

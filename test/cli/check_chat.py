@@ -1,0 +1,157 @@
+"""The chat, driven through a pseudo terminal: turns, commands, editing, history, Ctrl-C and Ctrl-D."""
+import os
+import pty
+import re
+import select
+import sys
+import tempfile
+import time
+
+from program import PRESTAGE, document, golden, main
+
+MODEL = golden("qwen3-q8_0")
+
+
+class Chat:
+    """A running `prestage run` whose terminal is ours."""
+
+    def __init__(self, folder, *flags, model=MODEL):
+        self.text = b""
+        self.process, self.terminal = pty.fork()
+        if self.process == 0:
+            os.environ.update(XDG_STATE_HOME=folder, TERM="xterm", LC_ALL="C.UTF-8")
+            os.execv(PRESTAGE, [PRESTAGE, "run", model, "--temp", "0", "-n", "12", "--stats", *flags])
+
+    def until(self, words, seconds=60):
+        """What came up to and with the words."""
+        words = words.encode()
+        end = time.time() + seconds
+        while words not in self.text:
+            ready = select.select([self.terminal], [], [], max(0, end - time.time()))[0]
+            assert ready, f"no {words!r} in {self.text!r}"
+            try:
+                block = os.read(self.terminal, 4096)
+            except OSError:
+                block = b""
+            assert block, f"the chat ended before {words!r}: {self.text!r}"
+            self.text += block
+        cut = self.text.index(words) + len(words)
+        found, self.text = self.text[:cut], self.text[cut:]
+        return found.decode(errors="replace")
+
+    def type(self, text):
+        os.write(self.terminal, text.encode())
+
+    def turn(self, text):
+        """New tokens, tokens in the context afterwards."""
+        self.type(text + "\n")
+        found = re.search(r"\[(\d+) new tokens in .* s, (\d+) in the context", self.until("tok/s]"))
+        self.until("> ")
+        return int(found.group(1)), int(found.group(2))
+
+    def end(self, text="\x04"):
+        """The exit code."""
+        self.type(text)
+        while True:
+            try:
+                if not os.read(self.terminal, 4096):
+                    break
+            except OSError:
+                break
+        os.close(self.terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+
+
+def opened(folder, *flags, **keywords):
+    chat = Chat(folder, *flags, **keywords)
+    chat.until("/help")
+    chat.until("> ")
+    return chat
+
+
+def prompt_tokens(messages):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(messages)
+        file.flush()
+        return len(document("tokenize", MODEL, "--template", file.name)["tokens"])
+
+
+def test_turns_share_what_they_have_in_common():
+    with tempfile.TemporaryDirectory() as folder:
+        chat = opened(folder)
+        new, held = chat.turn("one")
+        assert new == prompt_tokens('[{"role": "user", "content": "one"}]'), new
+        again, later = chat.turn("two")
+        assert later > held and again <= later - new, (new, held, again, later)
+        chat.type("/clear\n")
+        chat.until("> ")
+        assert chat.turn("one") == (new, held)
+        assert chat.end() == 0
+
+
+def test_commands():
+    with tempfile.TemporaryDirectory() as folder:
+        chat = opened(folder, "-sys", "be brief")
+        chat.type("/help\n")
+        chat.until("/system")
+        chat.until("> ")
+        chat.type("/system\n")
+        chat.until("\r\nbe brief\r\n")
+        chat.until("> ")
+        chat.type("/system other words\n")
+        chat.until("> ")
+        new, _ = chat.turn("one")
+        assert new == prompt_tokens('[{"role": "system", "content": "other words"}, '
+                                    '{"role": "user", "content": "one"}]'), new
+        chat.type("/qiut\n")
+        assert "/quit" in chat.until("text\r\n")
+        chat.until("> ")
+        assert chat.end("/quit\n") == 0
+
+
+def test_lines_and_history():
+    with tempfile.TemporaryDirectory() as folder:
+        chat = opened(folder)
+        chat.type("gr\u00fc\u00dfe \\\n")
+        chat.until(". ")
+        new, _ = chat.turn("zwei")
+        assert new == prompt_tokens('[{"role": "user", "content": "gr\u00fc\u00dfe \\nzwei"}]'), new
+        assert chat.end() == 0
+        path = os.path.join(folder, "prestage", "history")
+        assert os.stat(path).st_mode & 0o077 == 0, oct(os.stat(path).st_mode)
+        chat = opened(folder)
+        chat.type("\x1b[A")  # the line before, of the other session
+        chat.until("zwei")
+        assert chat.end("\x15\x04") == 0
+
+
+def test_interrupt_at_the_prompt_drops_the_line():
+    with tempfile.TemporaryDirectory() as folder:
+        chat = opened(folder)
+        for _ in range(3):
+            chat.type("dropped\x03")
+            chat.until("leaves")
+            chat.until("> ")
+        new, _ = chat.turn("one")
+        assert new == prompt_tokens('[{"role": "user", "content": "one"}]'), new
+        assert chat.end() == 0
+
+
+def test_a_full_context_is_said():
+    with tempfile.TemporaryDirectory() as folder:
+        chat = opened(folder, "-c", "64")
+        chat.type("x" * 100 + "\n")
+        assert "context 64" in chat.until("/clear")
+        chat.until("> ")
+        chat.turn("one")  # the long message has been taken back
+        assert chat.end() == 0
+
+
+def test_a_model_without_a_template():
+    with tempfile.TemporaryDirectory() as folder:
+        chat = Chat(folder, model=golden("mixtral-q8_0"))
+        chat.until("prestage: the model has no chat template")
+        assert chat.end("") == 2
+
+
+main(sys.modules[__name__])
