@@ -60,7 +60,7 @@ format: ## format every C file in place
 fuzz: ## run each fuzz target for FUZZ_SECONDS (clang)
 	@$(DEPS) fuzz
 	@cmake --preset fuzz
-	@$(BUILD) fuzz
+	@$(BUILD) fuzz --target fuzzers
 	@scripts/fuzz.sh build/fuzz/test/fuzz $(FUZZ_SECONDS)
 
 bench: ## build and run the benchmarks
