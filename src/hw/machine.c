@@ -9,18 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The first line of a file of /proc or /sys; false when it cannot be read.
-static bool read_line(const char *path, char *line, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return false;
-    }
-    const bool ok = fgets(line, (int)size, file) != NULL;
-    (void)fclose(file);
-    return ok;
-}
-
 // True when a comma-separated list holds the word.
 static bool list_holds(const char *list, const char *word)
 {
@@ -62,22 +50,35 @@ static bool cgroup_path(const char *controller, char *path, size_t size)
     return found;
 }
 
-// Reads `file` of this process's cgroup and, where that is not mounted (in a container), of the
-// hierarchy's root.
-static bool read_cgroup(const char *mount, const char *controller, const char *file, char *line,
-                        size_t size)
+// Opens `file` of this process's cgroup and, where that is not mounted (in a container), of the
+// hierarchy's root; NULL when there is neither.
+static FILE *open_cgroup(const char *mount, const char *controller, const char *file)
 {
     char inner[512];
     char path[1200];
     if (!cgroup_path(controller, inner, sizeof inner)) {
-        return false;
+        return NULL;
     }
     (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s%s/%s", mount, inner, file);
-    if (read_line(path, line, size)) {
-        return true;
+    FILE *opened = fopen(path, "re");
+    if (opened != NULL) {
+        return opened;
     }
     (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", mount, file);
-    return read_line(path, line, size);
+    return fopen(path, "re");
+}
+
+// The first line of such a file; false when it cannot be read.
+static bool read_cgroup(const char *mount, const char *controller, const char *file, char *line,
+                        size_t size)
+{
+    FILE *opened = open_cgroup(mount, controller, file);
+    if (opened == NULL) {
+        return false;
+    }
+    const bool ok = fgets(line, (int)size, opened) != NULL;
+    (void)fclose(opened);
+    return ok;
 }
 
 // CPUs that the cgroup's quota allows, 0 for no quota.
@@ -120,15 +121,40 @@ uint32_t ps_machine_default_threads(void)
     return threads < 1 ? 1 : threads;
 }
 
+// Files that a cgroup keeps in memory: they count as used, but are given up before anything fails.
+static uint64_t cgroup_cache_bytes(const char *mount, const char *controller, const char *prefix)
+{
+    FILE *file = open_cgroup(mount, controller, "memory.stat");
+    const size_t skipped = strlen(prefix);
+    uint64_t sum = 0;
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        uint64_t bytes = 0;
+        if (strncmp(line, prefix, skipped) == 0 &&
+            (sscanf(line + skipped, "inactive_file %" SCNu64, &bytes) == 1 ||
+             sscanf(line + skipped, "active_file %" SCNu64, &bytes) == 1)) {
+            sum += bytes;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return sum;
+}
+
 // What is left below a cgroup memory limit; UINT64_MAX for no limit.
 static uint64_t cgroup_free_bytes(void)
 {
     char limit[128];
     char used[128];
-    if (!((read_cgroup("", "", "memory.max", limit, sizeof limit) &&
-           read_cgroup("", "", "memory.current", used, sizeof used)) ||
-          (read_cgroup("/memory", "memory", "memory.limit_in_bytes", limit, sizeof limit) &&
-           read_cgroup("/memory", "memory", "memory.usage_in_bytes", used, sizeof used)))) {
+    uint64_t cache_bytes = 0;
+    if (read_cgroup("", "", "memory.max", limit, sizeof limit) &&
+        read_cgroup("", "", "memory.current", used, sizeof used)) {
+        cache_bytes = cgroup_cache_bytes("", "", "");
+    } else if (read_cgroup("/memory", "memory", "memory.limit_in_bytes", limit, sizeof limit) &&
+               read_cgroup("/memory", "memory", "memory.usage_in_bytes", used, sizeof used)) {
+        cache_bytes = cgroup_cache_bytes("/memory", "memory", "total_");
+    } else {
         return UINT64_MAX;
     }
     const uint64_t limit_bytes = strtoull(limit, NULL, 10); // "max" reads as 0
@@ -136,7 +162,8 @@ static uint64_t cgroup_free_bytes(void)
     if (limit_bytes == 0) {
         return UINT64_MAX;
     }
-    return limit_bytes > used_bytes ? limit_bytes - used_bytes : 0;
+    const uint64_t kept_bytes = used_bytes > cache_bytes ? used_bytes - cache_bytes : 0;
+    return limit_bytes > kept_bytes ? limit_bytes - kept_bytes : 0;
 }
 
 uint64_t ps_machine_available_bytes(void)
