@@ -51,6 +51,7 @@ typedef struct ps_model_options {
 //
 // PS_NOT_FOUND, PS_IO   the file cannot be read
 // PS_INVALID            the file is damaged or contradicts itself
+// PS_NO_MEMORY          its weights are larger than the memory that is free
 // PS_UNSUPPORTED        an architecture, tensor type or tokenizer that prestage does not have; the
 // message names it
 PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_options *options,

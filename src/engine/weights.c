@@ -3,6 +3,7 @@
 #include "engine/weights.h"
 
 #include "base/pages.h"
+#include "hw/machine.h"
 #include "kernels/pack.h"
 
 #include <math.h>
@@ -186,6 +187,11 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
                       ps_team *team, const ps_weights_progress *progress)
 {
     PS_TRY(list_weights(weights, file, graph));
+    const uint64_t free_bytes = ps_machine_available_bytes();
+    if (weights->memory_bytes > free_bytes) { // mapping would work, and touching end the process
+        return ps_fail(PS_NO_MEMORY, "the weights take %.1f MiB of memory, %.1f MiB are free",
+                       (double)weights->memory_bytes / (1 << 20), (double)free_bytes / (1 << 20));
+    }
     void *memory;
     PS_TRY(ps_pages_map(weights->memory_bytes, "the weights", &memory));
     weights->memory = memory;

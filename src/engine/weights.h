@@ -17,6 +17,7 @@ typedef struct ps_weights_progress {
 // file, which must stay open; its tensor data is not needed afterwards.
 //
 // PS_NOT_FINITE  a norm, bias or rope factor is NaN or infinite
+// PS_NO_MEMORY   they are larger than the memory that is free
 PS_MUST_USE ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
                                       const ps_weights_progress *progress, ps_weights **out);
 void ps_weights_free(ps_weights *weights); // NULL is allowed

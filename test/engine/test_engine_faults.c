@@ -2,6 +2,7 @@
 // ctest-timeout: 300
 // ctest-links: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc
 // ctest-links: -Wl,--wrap=mmap,--wrap=pthread_create,--wrap=qsort
+// ctest-links: -Wl,--wrap=ps_machine_available_bytes
 // Goal: memory or threads that cannot be had end opening and running a model with one line and
 // without a leak, and once a session is open its steps allocate nothing. Method: everything with
 // the n-th call failing, n = 0, 1, ... until none does; then calls counted. Leaks show under the
@@ -90,6 +91,15 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*function)(void *), void *argument)
 {
     return fails() ? EAGAIN : __real_pthread_create(thread, attributes, function, argument);
+}
+
+static uint64_t free_bytes; // what the machine says; 0: the truth
+uint64_t __real_ps_machine_available_bytes(void);
+uint64_t __wrap_ps_machine_available_bytes(void);
+
+uint64_t __wrap_ps_machine_available_bytes(void)
+{
+    return free_bytes > 0 ? free_bytes : __real_ps_machine_available_bytes();
 }
 
 static const int32_t PROMPT[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4};
@@ -210,6 +220,21 @@ static void test_steps_allocate_nothing(void **state)
     ps_model_close(model);
 }
 
+// Taking it would not fail, but end the process once it is touched.
+static void test_weights_larger_than_memory(void **state)
+{
+    ps_model *model = NULL;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR,
+                   (const char *)*state);
+    free_bytes = 10000;
+    expect_failure(PS_NO_MEMORY, "free", ps_model_open(path, NULL, &model));
+    free_bytes = 0;
+    assert_null(model);
+    expect_ok(ps_model_open(path, NULL, &model));
+    ps_model_close(model);
+}
+
 int main(void)
 {
     static char dense[] = "qwen2-q8_0";
@@ -218,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
         cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
+        cmocka_unit_test_prestate(test_weights_larger_than_memory, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, experts),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, windows),
