@@ -184,6 +184,35 @@ static void test_every_failure_is_reported(void **state)
     assert_true(n > 25);
 }
 
+static void test_printing_plans(void **state)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR,
+                   (const char *)*state);
+    static const ps_plan_format FORMATS[] = {PS_PLAN_TEXT, PS_PLAN_JSON, PS_PLAN_DOT};
+    for (size_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++) {
+        long n = 0;
+        ps_status status = PS_NO_MEMORY;
+        for (; status != PS_OK; n++) {
+            char *text = NULL;
+            size_t length = 0;
+            atomic_store(&calls_left, n);
+            status = ps_plan_file(path, &(ps_plan_options){.threads = 2}, FORMATS[i], &text,
+                                  &length);
+            atomic_store(&calls_left, -1);
+            if (status != PS_OK) {
+                assert_true(status == PS_NO_MEMORY || status == PS_EXHAUSTED || status == PS_IO);
+                assert_true(strlen(ps_error_message()) > 0);
+                assert_null(text);
+            } else {
+                assert_int_equal(length, strlen(text));
+            }
+            ps_free(text);
+        }
+        assert_true(n > 5);
+    }
+}
+
 // A sampler that sorts all tokens and looks back far, so that it would want room if it ever did.
 static void test_steps_allocate_nothing(void **state)
 {
@@ -243,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
         cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
+        cmocka_unit_test_prestate(test_printing_plans, experts),
         cmocka_unit_test_prestate(test_weights_larger_than_memory, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, experts),
