@@ -305,6 +305,53 @@ static void test_callers_keep_their_cpus(void **state)
     free(c.expected);
 }
 
+// Opens a model of its own, answers, tokenizes, fails once and closes.
+static void *live_apart(void *argument)
+{
+    caller *c = argument;
+    for (int i = 0; i < 3; i++) {
+        ps_model *model = open_golden("qwen2-q8_0", 2);
+        ps_session *session = new_session(model, (ps_session_options){.context_tokens = 64});
+        ps_sampler *sampler = NULL;
+        int32_t *ids = NULL;
+        size_t count = 0;
+        int32_t token;
+        c->vocabulary = vocabulary_of(model);
+        expect_ok(ps_sequence_open(session, &c->sequence));
+        check_answer(session, c->sequence, c->expected, c->vocabulary);
+        const ps_sampler_options options = ps_sampler_defaults();
+        expect_ok(ps_sampler_create(model, &options, &sampler));
+        expect_ok(ps_sampler_pick(sampler, ps_session_logits(session, 0), &token));
+        expect_ok(ps_model_tokenize(model, "some text", 9, 0, &ids, &count));
+        ps_free(ids);
+        expect_failure(PS_INVALID, "not open", ps_sequence_truncate(session, 77, 0));
+        ps_sampler_destroy(sampler);
+        ps_session_destroy(session);
+        ps_model_close(model);
+    }
+    return NULL;
+}
+
+static void test_models_of_different_threads(void **state)
+{
+    (void)state;
+    enum { COUNT = 3 };
+    pthread_t threads[COUNT];
+    caller callers[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        callers[i] = (caller){.expected = new_logits(4096)};
+        assert_int_equal(0, pthread_create(&threads[i], NULL, live_apart, &callers[i]));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(0, pthread_join(threads[i], NULL));
+        assert_memory_equal(callers[0].expected, callers[i].expected,
+                            callers[i].vocabulary * sizeof(float));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        free(callers[i].expected);
+    }
+}
+
 int main(void)
 {
     static char full[] = "llama-q8_0";
@@ -318,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_prefill_takes_all_or_nothing),
         cmocka_unit_test(test_models_and_sessions_interleaved),
         cmocka_unit_test(test_callers_keep_their_cpus),
+        cmocka_unit_test(test_models_of_different_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
