@@ -7,7 +7,7 @@
 
 #define PLANS_MAX 16
 // Entries of the block tables of all sequences: 512 Mi tokens. Tables are touched when they are
-// made, about 30 bytes an entry, and block numbers stay far inside 32 bits.
+// made, up to 36 bytes an entry and group, and block numbers stay far inside 32 bits.
 #define TABLE_BLOCKS_MAX (1u << 24)
 
 // The buckets of a session, small ones first: the first that holds a step runs it.
