@@ -1,6 +1,8 @@
 // bench/roof.c - ceilings by loops that do nothing else.
 #include "roof.h"
 
+#include "kernels/kernels.h"
+
 #include <immintrin.h>
 #include <stdbool.h>
 
@@ -20,43 +22,11 @@ static bool has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 
-AVX512 static void read_avx512(const char *from, size_t bytes)
-{
-    __m512i sum[8] = {0};
-    for (size_t i = 0; i < bytes; i += 512) {
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; k++) {
-            sum[k] = _mm512_xor_si512(sum[k], _mm512_loadu_si512(from + i + k * 64));
-        }
-    }
-#pragma GCC unroll 8
-    for (int k = 0; k < 8; k++) {
-        KEEP(sum[k]);
-    }
-}
-
-AVX2 static void read_avx2(const char *from, size_t bytes)
-{
-    __m256i sum[8] = {0};
-    for (size_t i = 0; i < bytes; i += 256) {
-#pragma GCC unroll 8
-        for (size_t k = 0; k < 8; k++) {
-            const __m256i *at = (const __m256i *)(const void *)(from + i + k * 32);
-            sum[k] = _mm256_xor_si256(sum[k], _mm256_loadu_si256(at));
-        }
-    }
-#pragma GCC unroll 8
-    for (int k = 0; k < 8; k++) {
-        KEEP(sum[k]);
-    }
-}
-
 void roof_read(const void *from, size_t bytes)
 {
-    if (has_avx512()) {
-        read_avx512(from, bytes);
-    } else {
-        read_avx2(from, bytes);
+    ps_kernels best; // of the CPU, whatever PS_ISA masks
+    if (ps_kernels_for(NULL, &best) == PS_OK) {
+        best.read(from, bytes);
     }
 }
 
