@@ -24,10 +24,14 @@ static bool has_avx512(void)
 
 void roof_read(const void *from, size_t bytes)
 {
-    ps_kernels best; // of the CPU, whatever PS_ISA masks
-    if (ps_kernels_for(NULL, &best) == PS_OK) {
-        best.read(from, bytes);
+    // The best of the CPU, whatever PS_ISA masks. Asked once a thread: cpuid is slow in a virtual
+    // machine.
+    static _Thread_local ps_read_fn *read;
+    if (read == NULL) {
+        ps_kernels best;
+        read = ps_kernels_for(NULL, &best) == PS_OK ? best.read : NULL;
     }
+    read(from, bytes);
 }
 
 AVX512 static void int8_avx512(uint64_t rounds)
