@@ -29,7 +29,10 @@ void roof_read(const void *from, size_t bytes)
     static _Thread_local ps_read_fn *read;
     if (read == NULL) {
         ps_kernels best;
-        read = ps_kernels_for(NULL, &best) == PS_OK ? best.read : NULL;
+        if (ps_kernels_for(NULL, &best) != PS_OK) {
+            return;
+        }
+        read = best.read;
     }
     read(from, bytes);
 }

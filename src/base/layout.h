@@ -7,9 +7,9 @@
 //     quantised:  [units of unit_columns]{ scale_bytes, [blocks of 32 columns][block_bytes] }
 //     F32 F16 BF16:  [column][16 rows]
 //
-// A matrix-vector product so reads one linear stream, scales before their blocks: with the scales of
-// a group apart, it reaches 19 instead of 31 GB/s on a Zen 4 core that reads 30 (bench_kernels); for
-// the same reason high bits stand before the low ones that they join.
+// A matrix-vector product so reads one linear stream, scales before their blocks: with the scales
+// of a group apart, it reaches 19 instead of 31 GB/s on a Zen 4 core that reads 30 (bench_kernels);
+// for the same reason high bits stand before the low ones that they join.
 //
 // Lossless, and as large as in the model file. In a block, "byte (g, r, j)" is byte g*64 + r*4 + j;
 // r is the row in the group, 0..15, and j runs over four columns that one dot-product lane

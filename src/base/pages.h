@@ -6,8 +6,9 @@
 
 #include <stdint.h>
 
-// size_bytes > 0 of zeroed memory at a 2 MiB boundary, in huge pages from 32 MiB on; pages are taken
-// from the system when first touched. `what` names the purpose in the message of PS_NO_MEMORY.
+// size_bytes > 0 of zeroed memory at a 2 MiB boundary, in huge pages from 32 MiB on; pages are
+// taken from the system when first touched. `what` names the purpose in the message of
+// PS_NO_MEMORY.
 PS_MUST_USE ps_status ps_pages_map(uint64_t size_bytes, const char *what, void **out);
 
 // size_bytes as given to ps_pages_map; NULL is allowed.

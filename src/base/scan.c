@@ -92,14 +92,14 @@ bool ps_scan_at_end(ps_scan *scan)
     return ps_scan_peek(scan) == '\0';
 }
 
-ps_status ps_scan_fail(const ps_scan *scan, const char *format, ...)
+void ps_scan_fail_at(const ps_scan *scan, const char *format, ...)
 {
     char text[512];
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    return ps_fail(PS_INVALID, "line %u: %s", scan->line_number, text);
+    (void)ps_fail(PS_INVALID, "line %u: %s", scan->line_number, text);
 }
 
 ps_status ps_scan_prefix(const ps_scan *scan, ps_status code)

@@ -68,7 +68,8 @@ PS_MUST_USE ps_status ps_scan_f32(ps_scan *scan, float *out);
 PS_MUST_USE ps_status ps_scan_double(ps_scan *scan, double *out);
 
 // PS_INVALID with "line N: " before the message.
-PS_MUST_USE ps_status ps_scan_fail(const ps_scan *scan, const char *format, ...) PS_PRINTF(2, 3);
+#define ps_scan_fail(scan, ...) (ps_scan_fail_at((scan), __VA_ARGS__), PS_INVALID)
+void ps_scan_fail_at(const ps_scan *scan, const char *format, ...) PS_PRINTF(2, 3);
 // The same in front of the message that is already there, with its code.
 PS_MUST_USE ps_status ps_scan_prefix(const ps_scan *scan, ps_status code);
 
