@@ -54,7 +54,8 @@ PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight
 // Allocates workspace and KV pool for all bound plans. Call once, after the last ps_exec_bind.
 PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 
-// Runs one step. `step` is checked whole before anything changes.
+// Runs one step. `step` is checked whole before anything changes, but for PS_INVALID of a row that
+// reads a block which its sequence does not have: the changes to the tables are then made.
 //
 // PS_INVALID  a row, a token or a block is out of range; the message says which
 // PS_EXHAUSTED more rows, or a higher position, than the program's bucket has

@@ -61,6 +61,8 @@ struct ps_exec {
     char *privates; // [workers][private_stride]: workspace, then scratch
     uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
     uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
+    uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
+    uint64_t checks;      // steps that were checked
     uint64_t *step_ns;
 };
 

@@ -81,7 +81,8 @@ static ps_status allocate_tables(ps_exec *exec)
     }
     exec->tables = PS_ARENA_NEW(&exec->arena, uint32_t, entries);
     exec->logit_rows = PS_ARENA_NEW(&exec->arena, uint32_t, rows_max);
-    if (exec->tables == NULL || exec->logit_rows == NULL) {
+    exec->checked = PS_ARENA_NEW(&exec->arena, uint64_t, exec->options.sequences);
+    if (exec->tables == NULL || exec->logit_rows == NULL || exec->checked == NULL) {
         return PS_NO_MEMORY;
     }
     for (uint64_t i = 0; i < entries; i++) {
@@ -140,10 +141,16 @@ static ps_status check_row(const ps_exec *exec, const ps_plan *plan, const ps_st
         return ps_fail(PS_EXHAUSTED, "step: row %u is at position %u, the plan ends at %u", i,
                        row->position, plan->context_max);
     }
-    if (i > 0 && row[-1].sequence == row->sequence && row->position != row[-1].position + 1) {
+    const bool follows = i > 0 && row[-1].sequence == row->sequence;
+    if (follows && row->position != row[-1].position + 1) {
         return ps_fail(PS_INVALID, "step: row %u is at position %u after %u of its sequence", i,
                        row->position, row[-1].position);
     }
+    if (!follows && exec->checked[row->sequence] == exec->checks) {
+        return ps_fail(PS_INVALID, "step: row %u stands apart from other rows of sequence %u", i,
+                       row->sequence);
+    }
+    exec->checked[row->sequence] = exec->checks;
     return PS_OK;
 }
 
@@ -255,6 +262,7 @@ static void change_block(ps_exec *exec, const ps_step_block *change)
 ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step)
 {
     ps_assert(exec->shared != NULL);
+    exec->checks++;
     PS_TRY(check_step(exec, program->plan, step));
     for (uint32_t i = 0; i < step->block_count; i++) {
         change_block(exec, &ps_step_blocks(step)[i]);

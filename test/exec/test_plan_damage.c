@@ -12,15 +12,12 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "exec/exec.h"
+#include "exec/plan_weights.h"
 #include "gen.h"
 
 #include <string.h>
 
 #define ROUNDS 3000 // of each text
-#define TEXT_BYTES_MAX ((size_t)1 << 16)
-#define BYTES_MAX ((uint64_t)16 << 20) // of one block of memory
-#define WEIGHTS_MAX 128
 #define ROWS_MAX 5u
 #define CONTEXT_MAX 2048u
 #define TEAMS 3
@@ -31,7 +28,8 @@ void __wrap_ps_pages_unmap(void *memory, uint64_t size_bytes);
 ps_status __wrap_ps_pages_map(uint64_t size_bytes, const char *what, void **out)
 {
     (void)what;
-    if (size_bytes > BYTES_MAX || posix_memalign(out, PS_CACHE_LINE_BYTES, size_bytes) != 0) {
+    if (size_bytes > WEIGHT_BYTES_MAX ||
+        posix_memalign(out, PS_CACHE_LINE_BYTES, size_bytes) != 0) {
         return PS_NO_MEMORY;
     }
     memset(*out, 0xff, size_bytes);
@@ -42,73 +40,6 @@ void __wrap_ps_pages_unmap(void *memory, uint64_t size_bytes)
 {
     (void)size_bytes;
     free(memory);
-}
-
-typedef struct weights {
-    ps_weight list[WEIGHTS_MAX];
-    uint32_t count;
-} weights;
-
-static const ps_weight *find(void *context, const char *name)
-{
-    const weights *all = context;
-    for (uint32_t i = 0; i < all->count; i++) {
-        if (strcmp(all->list[i].name, name) == 0) {
-            return &all->list[i];
-        }
-    }
-    return NULL;
-}
-
-static bool is_read_as_vector(const ps_plan *plan, uint32_t id)
-{
-    for (uint32_t i = 0; i < plan->step_count; i++) {
-        for (uint32_t j = 0; j < plan->steps[i].input_count; j++) {
-            if (plan->steps[i].inputs[j] == id) {
-                return ps_exec_takes_vector(plan->steps[i].op);
-            }
-        }
-    }
-    return false;
-}
-
-// A weight for each that the plan names, filled with some bytes; false when they are too large.
-static bool make_weights(const ps_plan *plan, weights *out)
-{
-    out->count = 0;
-    for (uint32_t i = 0; i < plan->value_count; i++) {
-        const ps_value *value = &plan->values[i].is;
-        if (value->kind != PS_VALUE_WEIGHT) {
-            continue;
-        }
-        const bool is_vector = is_read_as_vector(plan, i);
-        const uint64_t matrices = value->experts == 0 ? 1 : value->experts;
-        const uint64_t bytes = is_vector ? value->columns * sizeof(float)
-                                         : matrices * ps_packed_bytes(value->dtype, value->rows,
-                                                                      value->columns);
-        void *data = NULL;
-        if (bytes > BYTES_MAX || out->count == WEIGHTS_MAX ||
-            posix_memalign(&data, PS_CACHE_LINE_BYTES, bytes) != 0) {
-            return false;
-        }
-        memset(data, 0x1c, bytes); // small numbers in every format
-        out->list[out->count++] = (ps_weight){.name = value->name,
-                                              .dtype = value->dtype,
-                                              .outputs = value->rows,
-                                              .inputs = value->columns,
-                                              .experts = value->experts,
-                                              .is_vector = is_vector,
-                                              .data = data};
-    }
-    return true;
-}
-
-static void free_weights(weights *all)
-{
-    for (uint32_t i = 0; i < all->count; i++) {
-        free((void *)(uintptr_t)all->list[i].data);
-    }
-    all->count = 0;
 }
 
 // Rows at the start of one sequence and at the end of another, all of whose blocks exist.
@@ -233,17 +164,6 @@ static void remove_word(ps_gen *gen, char *text)
     if (at != NULL) {
         memmove(at, at + strlen(word), strlen(at + strlen(word)) + 1);
     }
-}
-
-static void read_text(const char *name, char *text)
-{
-    char path[512];
-    (void)snprintf(path, sizeof path, "%s/test/%s", PS_SOURCE_DIR, name);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    const size_t length = fread(text, 1, TEXT_BYTES_MAX - 1024, file);
-    (void)fclose(file);
-    text[length] = '\0';
 }
 
 static bool try_text(ps_team *team, const char *text)
