@@ -7,12 +7,15 @@
 #include <histedit.h>
 #include <limits.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
+
+#define FLAG_POLL_MS 100
 
 struct ps_cli_line_editor {
     EditLine *edit;
@@ -64,6 +67,19 @@ static char *prompt_of(EditLine *edit)
     return text;
 }
 
+// Waits for input. False: the flag was raised. Polled, because the signal may come between a look
+// at the flag and a read that then waits, or to another thread.
+static bool wait_for_input(void)
+{
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (!*ps_cli_interrupt_flag()) {
+        if (poll(&input, 1, FLAG_POLL_MS) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // One character. libedit's own reader starts over after a signal, and Ctrl-C would be lost.
 static int read_character(EditLine *edit, wchar_t *out)
 {
@@ -71,9 +87,12 @@ static int read_character(EditLine *edit, wchar_t *out)
     memset(&state, 0, sizeof state);
     for (;;) {
         char byte;
+        if (!wait_for_input()) {
+            return -1;
+        }
         const ssize_t count = read(STDIN_FILENO, &byte, 1);
-        if (count < 0 && errno == EINTR && !*ps_cli_interrupt_flag()) {
-            continue; // the window was resized, or the program continued
+        if (count < 0 && errno == EINTR) {
+            continue;
         }
         if (count <= 0) {
             return (int)count;
