@@ -50,16 +50,24 @@ class Chat:
         return int(found.group(1)), int(found.group(2))
 
     def end(self, text="\x04"):
-        """The exit code."""
-        self.type(text)
-        while True:
-            try:
-                if not os.read(self.terminal, 4096):
+        """The exit code. What is typed is typed again when nothing comes of it."""
+        seen = b""
+        for _ in range(30):
+            if text:
+                self.type(text)
+            done, status = 0, 0
+            while select.select([self.terminal], [], [], 2)[0]:
+                try:
+                    seen += os.read(self.terminal, 4096)
+                except OSError:
+                    done, status = os.waitpid(self.process, 0)
                     break
-            except OSError:
-                break
-        os.close(self.terminal)
-        return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+            if done:
+                os.close(self.terminal)
+                code = os.waitstatus_to_exitcode(status)
+                print(f"ended with {code}: {seen!r}")
+                return code
+        raise AssertionError(f"the chat does not end: {seen!r}")
 
 
 def opened(folder, *flags, **keywords):
