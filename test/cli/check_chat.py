@@ -39,6 +39,19 @@ class Chat:
         found, self.text = self.text[:cut], self.text[cut:]
         return found.decode(errors="replace")
 
+    def prompt(self, seconds=60):
+        """Reads on until the chat waits: a prompt is the last thing on the screen and nothing follows it."""
+        end = time.time() + seconds
+        while time.time() < end:
+            if select.select([self.terminal], [], [], 0.2)[0]:
+                block = os.read(self.terminal, 4096)
+                assert block, f"the chat ended: {self.text!r}"
+                self.text += block
+            elif re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", self.text).rstrip(b"\r").endswith((b"> ", b". ")):
+                self.text = b""
+                return
+        raise AssertionError(f"no prompt in {self.text!r}")
+
     def type(self, text):
         os.write(self.terminal, text.encode())
 
@@ -46,7 +59,7 @@ class Chat:
         """New tokens, tokens in the context afterwards."""
         self.type(text + "\n")
         found = re.search(r"\[(\d+) new tokens in .* s, (\d+) in the context", self.until("tok/s]"))
-        self.until("> ")
+        self.prompt()
         return int(found.group(1)), int(found.group(2))
 
     def end(self, text="\x04"):
@@ -73,7 +86,7 @@ class Chat:
 def opened(folder, *flags, **keywords):
     chat = Chat(folder, *flags, **keywords)
     chat.until("/help")
-    chat.until("> ")
+    chat.prompt()
     return chat
 
 
@@ -92,7 +105,7 @@ def test_turns_share_what_they_have_in_common():
         again, later = chat.turn("two")
         assert later > held and again <= later - new, (new, held, again, later)
         chat.type("/clear\n")
-        chat.until("> ")
+        chat.prompt()
         assert chat.turn("one") == (new, held)
         assert chat.end() == 0
 
@@ -102,18 +115,18 @@ def test_commands():
         chat = opened(folder, "-sys", "be brief")
         chat.type("/help\n")
         chat.until("/system")
-        chat.until("> ")
+        chat.prompt()
         chat.type("/system\n")
         chat.until("\r\nbe brief\r\n")
-        chat.until("> ")
+        chat.prompt()
         chat.type("/system other words\n")
-        chat.until("> ")
+        chat.prompt()
         new, _ = chat.turn("one")
         assert new == prompt_tokens('[{"role": "system", "content": "other words"}, '
                                     '{"role": "user", "content": "one"}]'), new
         chat.type("/qiut\n")
         assert "/quit" in chat.until("text\r\n")
-        chat.until("> ")
+        chat.prompt()
         assert chat.end("/quit\n") == 0
 
 
@@ -121,7 +134,7 @@ def test_lines_and_history():
     with tempfile.TemporaryDirectory() as folder:
         chat = opened(folder)
         chat.type("gr\u00fc\u00dfe \\\n")
-        chat.until(". ")
+        chat.prompt()
         new, _ = chat.turn("zwei")
         assert new == prompt_tokens('[{"role": "user", "content": "gr\u00fc\u00dfe \\nzwei"}]'), new
         assert chat.end() == 0
@@ -139,7 +152,7 @@ def test_interrupt_at_the_prompt_drops_the_line():
         for _ in range(3):
             chat.type("dropped\x03")
             chat.until("leaves")
-            chat.until("> ")
+            chat.prompt()
         new, _ = chat.turn("one")
         assert new == prompt_tokens('[{"role": "user", "content": "one"}]'), new
         assert chat.end() == 0
@@ -150,7 +163,7 @@ def test_a_full_context_is_said():
         chat = opened(folder, "-c", "64")
         chat.type("x" * 100 + "\n")
         assert "context 64" in chat.until("/clear")
-        chat.until("> ")
+        chat.prompt()
         chat.turn("one")  # the long message has been taken back
         assert chat.end() == 0
 
