@@ -2,6 +2,13 @@
 #ifndef PS_TEST_EXEC_PLAN_WEIGHTS_H
 #define PS_TEST_EXEC_PLAN_WEIGHTS_H
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
 #include "exec/exec.h"
 
 #include <stdio.h>
