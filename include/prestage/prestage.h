@@ -200,6 +200,43 @@ PS_API PS_MUST_USE ps_status ps_session_prefill(ps_session *session, ps_sequence
                                                 const int32_t *tokens, size_t count,
                                                 const volatile bool *cancel);
 
+// ---- profiling
+
+// What all steps of the plan with one operator and site took and read, summed over runs.
+typedef struct ps_profile_op {
+    const char *op;        // as ps_plan_file names it, or "end": behind the last operator; static
+    const char *site;      // "attn.qkv", "mlp.down", ...; "": none; static
+    uint64_t steps;        // of plans that ran
+    uint64_t barriers;     // before those steps
+    uint64_t work_ns;      // in the operator
+    uint64_t wait_ns;      // at the barriers before it: others were not done yet
+    uint64_t weight_bytes; // read; of experts, the most that the rows can have chosen
+    uint64_t kv_bytes;     // of the positions that attention saw, each once per sequence and run
+} ps_profile_op;
+
+// Times are those of the calling thread, which is one of the workers, so that work and wait of all
+// operators add up to wall_ns, but for starting the workers. Bytes are those of all workers.
+typedef struct ps_profile {
+    uint64_t runs;     // of the model over some rows: ps_session_step makes one
+    uint64_t rows;     // of those runs
+    uint64_t barriers; // of those runs
+    uint64_t wall_ns;
+    uint32_t op_count;
+    const ps_profile_op *ops; // [op_count], in the order of the plan; borrowed from the session
+} ps_profile;
+
+// Counts the runs from here on, in addition to what was counted before. Costs one or two readings
+// of the clock per operator while it is on, and nothing while it is off; changes no result.
+//
+// PS_NO_MEMORY  the first call allocates
+PS_API PS_MUST_USE ps_status ps_session_profile_start(ps_session *session);
+// Stops counting and keeps what was counted.
+PS_API void ps_session_profile_stop(ps_session *session);
+// Forgets what was counted.
+PS_API void ps_session_profile_reset(ps_session *session);
+// What was counted; ops are valid until the session is destroyed and change with it.
+PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
+
 // ---- sampling
 
 typedef struct ps_logit_bias {

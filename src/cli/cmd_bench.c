@@ -3,10 +3,12 @@
 // A test reads P tokens and generates N, behind D tokens that are already in the context. Tokens
 // are random: speed does not depend on them. Each test runs once to warm up, then R times. The
 // ceiling is what the same threads read from memory at best, measured right before and right after
-// a test of decoding; the larger counts.
+// a test of decoding; the larger counts. With --ops the repetitions are profiled, which costs them
+// about a percent, and every test has a ceiling.
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "cli/bench_ops.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
@@ -25,8 +27,10 @@ typedef struct bench_test {
 typedef struct bench_row {
     bench_test test; // threads as used
     double tokens_per_s[1000];
-    double mean, deviation;  // tokens a second
-    double gbs, ceiling_gbs; // tests of decoding alone; 0: not known
+    double mean, deviation; // tokens a second
+    double gbs;             // tests of decoding alone; 0: not known
+    double ceiling_gbs;     // the same, and any with --ops
+    uint32_t barriers;      // of a step of decoding; tests of decoding alone
 } bench_row;
 
 typedef struct bench {
@@ -116,11 +120,15 @@ static ps_status measure_once(bench *b, const bench_test *test, double *out_toke
         status = ps_session_prefill(b->session, sequence, b->tokens, test->depth,
                                     ps_cli_interrupt_flag());
     }
+    if (status == PS_OK && b->options->operators) {
+        status = ps_session_profile_start(b->session);
+    }
     const uint64_t start_ns = ps_clock_ns();
     if (status == PS_OK) {
         status = run_tokens(b, test, sequence);
     }
     const double seconds = (double)(ps_clock_ns() - start_ns) / 1e9;
+    ps_session_profile_stop(b->session);
     ps_sequence_close(b->session, sequence);
     *out_tokens_per_s = (test->prompt + test->generate) / seconds;
     return status;
@@ -163,12 +171,16 @@ static ps_status raise_ceiling(bench *b)
 static ps_status measure_test(bench *b, const bench_test *test)
 {
     const bool is_decode = test->prompt == 0;
-    const bool has_ceiling = is_decode && !b->options->no_ceiling;
+    const bool has_ceiling = (is_decode || b->options->operators) && !b->options->no_ceiling;
+    ps_session_info session;
+    ps_session_get_info(b->session, &session);
     b->row.test = *test;
     b->row.test.threads = b->info.threads;
     b->row.gbs = 0;
     b->row.ceiling_gbs = 0;
+    b->row.barriers = session.barriers_per_step;
     PS_TRY(warm_up(b, test));
+    ps_session_profile_reset(b->session);
     if (has_ceiling) {
         PS_TRY(raise_ceiling(b));
     }
@@ -211,26 +223,38 @@ static const char *model_label(const bench *b)
     return slash == NULL ? b->info.path : slash + 1;
 }
 
+static ps_bench_ops profile_of(const bench *b)
+{
+    ps_bench_ops ops = {.ceiling_gbs = b->row.ceiling_gbs};
+    ps_session_profile_get(b->session, &ops.profile);
+    return ops;
+}
+
 static void print_md(bench *b)
 {
     const bench_row *row = &b->row;
     char name[64];
-    if (b->printed++ == 0) {
-        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %7s | %7s | %5s |\n", "model", "size MB",
-                     "threads", "test", "tok/s", "GB/s", "ceiling", "share");
+    if (b->printed++ == 0 || b->options->operators) {
+        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %7s | %7s | %5s | %8s |\n", "model",
+                     "size MB", "threads", "test", "tok/s", "GB/s", "ceiling", "share", "barriers");
         (void)printf("| ------------------------------------ | --------: | ------: | "
-                     "-----------------: | -----------------: | ------: | ------: | ----: |\n");
+                     "-----------------: | -----------------: | ------: | ------: | ----: | "
+                     "-------: |\n");
     }
     (void)printf("| %-36s | %9.1f | %7u | %18s | %9.2f +- %5.2f |", model_label(b),
                  (double)b->info.file_bytes / 1e6, row->test.threads, test_name(&row->test, name),
                  row->mean, row->deviation);
     if (row->gbs <= 0) {
-        (void)printf(" %7s | %7s | %5s |\n", "", "", "");
+        (void)printf(" %7s | %7s | %5s | %8s |\n", "", "", "", "");
     } else if (row->ceiling_gbs <= 0) {
-        (void)printf(" %7.2f | %7s | %5s |\n", row->gbs, "", "");
+        (void)printf(" %7.2f | %7s | %5s | %8u |\n", row->gbs, "", "", row->barriers);
     } else {
-        (void)printf(" %7.2f | %7.2f | %5.2f |\n", row->gbs, row->ceiling_gbs,
-                     row->gbs / row->ceiling_gbs);
+        (void)printf(" %7.2f | %7.2f | %5.2f | %8u |\n", row->gbs, row->ceiling_gbs,
+                     row->gbs / row->ceiling_gbs, row->barriers);
+    }
+    if (b->options->operators) {
+        const ps_bench_ops ops = profile_of(b);
+        ps_bench_ops_md(&ops);
     }
     (void)fflush(stdout);
 }
@@ -248,12 +272,29 @@ static void print_csv_text(const char *text)
     (void)putchar('"');
 }
 
+// Another table: one line an operator of each test.
+static void print_ops_csv(bench *b)
+{
+    const bench_row *row = &b->row;
+    const ps_bench_ops ops = profile_of(b);
+    if (b->printed++ == 0) {
+        (void)printf("model,n_threads,n_prompt,n_gen,n_depth,avg_ts," PS_BENCH_OPS_FIELDS "\n");
+    }
+    for (uint32_t i = 0; i < ps_bench_ops_count(&ops); i++) {
+        print_csv_text(model_label(b));
+        (void)printf(",%u,%u,%u,%u,%.4f,", row->test.threads, row->test.prompt, row->test.generate,
+                     row->test.depth, row->mean);
+        ps_bench_ops_csv(&ops, i);
+    }
+    (void)fflush(stdout);
+}
+
 static void print_csv(bench *b)
 {
     const bench_row *row = &b->row;
     if (b->printed++ == 0) {
         (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,n_prompt,n_gen,n_depth,avg_ts,"
-                     "stddev_ts,bytes_per_token,gbs,ceiling_gbs,share\n");
+                     "stddev_ts,bytes_per_token,gbs,ceiling_gbs,share,barriers\n");
     }
     ps_session_info session;
     ps_session_get_info(b->session, &session);
@@ -262,14 +303,15 @@ static void print_csv(bench *b)
                  b->info.isa, POLICY, session.batch_rows, row->test.threads, row->test.prompt,
                  row->test.generate, row->test.depth, row->mean, row->deviation);
     if (row->gbs <= 0) {
-        (void)printf(",,,,\n");
+        (void)printf(",,,,,\n");
     } else {
         (void)printf(",%llu,%.4f", (unsigned long long)b->info.bytes_per_token, row->gbs);
         if (row->ceiling_gbs > 0) {
-            (void)printf(",%.4f,%.4f\n", row->ceiling_gbs, row->gbs / row->ceiling_gbs);
+            (void)printf(",%.4f,%.4f", row->ceiling_gbs, row->gbs / row->ceiling_gbs);
         } else {
-            (void)printf(",,\n");
+            (void)printf(",,");
         }
+        (void)printf(",%u\n", row->barriers);
     }
     (void)fflush(stdout);
 }
@@ -299,11 +341,18 @@ static void add_json(bench *b)
     ps_json_end(json, ']');
     if (row->gbs > 0) {
         ps_json_integer(json, "bytes_per_token", (int64_t)b->info.bytes_per_token);
+        ps_json_integer(json, "barriers", row->barriers);
         ps_json_number(json, "gbs", row->gbs);
     }
     if (row->ceiling_gbs > 0) {
         ps_json_number(json, "ceiling_gbs", row->ceiling_gbs);
+    }
+    if (row->ceiling_gbs > 0 && row->gbs > 0) {
         ps_json_number(json, "share", row->gbs / row->ceiling_gbs);
+    }
+    if (b->options->operators) {
+        const ps_bench_ops ops = profile_of(b);
+        ps_bench_ops_json(&ops, json);
     }
     ps_json_end(json, '}');
 }
@@ -315,7 +364,11 @@ static void add_result(bench *b)
         print_md(b);
         break;
     case PS_CLI_CSV:
-        print_csv(b);
+        if (b->options->operators) {
+            print_ops_csv(b);
+        } else {
+            print_csv(b);
+        }
         break;
     case PS_CLI_JSON:
         add_json(b);

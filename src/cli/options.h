@@ -39,7 +39,7 @@ typedef struct ps_cli_options {
     bool help, json, verbose, raw, stats, ignore_eos;
     bool special, detokenize;
     bool all_tensors, all_metadata;
-    bool dot, no_measure, no_ceiling;
+    bool dot, no_measure, no_ceiling, operators;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
     ps_sampler_options sampler; // its biases are `biases`

@@ -74,8 +74,15 @@ const ps_plan *ps_program_plan(const ps_program *program);
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
 uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 
-// Time of each step of the next run's plan, in nanoseconds as worker 0 saw it, summed over runs;
-// NULL stops it. ns [step_count], borrowed.
-void ps_exec_set_step_times(ps_exec *exec, uint64_t *ns);
+// Where worker 0's time goes in one step of a plan: in its operator, and before that at its
+// barrier. Worker 0 is the thread that called, so the sum over all steps is the time of a run.
+typedef struct ps_step_time {
+    uint64_t work_ns, wait_ns;
+} ps_step_time;
+
+// Adds the times of the following runs to times [step_count + 1] of their plan; the last one's
+// wait_ns is the wait for the other workers behind the last step. Borrowed; NULL stops it. Off, it
+// costs a test a step; on, one or two readings of the clock.
+void ps_exec_set_step_times(ps_exec *exec, ps_step_time *times);
 
 #endif

@@ -63,7 +63,7 @@ struct ps_exec {
     uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
     uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
     uint64_t checks;      // steps that were checked
-    uint64_t *step_ns;
+    ps_step_time *times;  // of worker 0; NULL: not asked for
 };
 
 // What one worker knows while it walks a step.

@@ -210,11 +210,21 @@ typedef struct run {
     const ps_program *program;
     const ps_step *step;
     uint32_t logit_count;
+    uint64_t end_ns; // of worker 0's last step, where times are taken
 } run;
+
+// Nanoseconds since *then, which becomes now.
+static uint64_t lap_ns(uint64_t *then)
+{
+    const uint64_t now = ps_clock_ns();
+    const uint64_t lap = now - *then;
+    *then = now;
+    return lap;
+}
 
 static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
 {
-    const run *job = argument;
+    run *job = argument;
     const ps_exec *exec = job->exec;
     const ps_plan *plan = job->program->plan;
     const ps_walk walk = {
@@ -229,19 +239,23 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .workspace = exec->privates + worker * exec->private_stride,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
-    uint64_t *times = worker == 0 ? exec->step_ns : NULL;
+    ps_step_time *times = worker == 0 ? exec->times : NULL;
     uint64_t then = times != NULL ? ps_clock_ns() : 0;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_bound_step *step = &job->program->steps[i];
         if (step->plan->barrier) {
             ps_team_barrier(exec->team);
+            if (times != NULL) {
+                times[i].wait_ns += lap_ns(&then);
+            }
         }
         FUNCTIONS[step->plan->op](&walk, step);
         if (times != NULL) {
-            const uint64_t now = ps_clock_ns();
-            times[i] += now - then;
-            then = now;
+            times[i].work_ns += lap_ns(&then);
         }
+    }
+    if (times != NULL) {
+        job->end_ns = then;
     }
 }
 
@@ -276,6 +290,9 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     }
     run job = {.exec = exec, .program = program, .step = step, .logit_count = logits};
     ps_team_run(exec->team, walk_plan, &job);
+    if (exec->times != NULL) {
+        exec->times[program->plan->step_count].wait_ns += ps_clock_ns() - job.end_ns;
+    }
     return PS_OK;
 }
 
@@ -306,7 +323,7 @@ uint64_t ps_exec_kv_bytes(const ps_exec *exec)
     return exec->kv_bytes;
 }
 
-void ps_exec_set_step_times(ps_exec *exec, uint64_t *ns)
+void ps_exec_set_step_times(ps_exec *exec, ps_step_time *times)
 {
-    exec->step_ns = ns;
+    exec->times = times;
 }

@@ -9,6 +9,8 @@
 // changes nothing.
 #include "session/session.h"
 
+#include "session/profiler.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,6 +36,8 @@ struct ps_session {
     const ps_program *last; // that the last step ran; NULL: none
     uint32_t last_logits;
     uint32_t *row_of; // [sequences] 1 + rows that the step being checked gives the sequence so far
+    ps_profiler *profiler; // NULL: never asked for
+    bool is_profiling;
 };
 
 uint32_t ps_session_group_blocks(uint32_t window, uint32_t context_tokens, uint64_t kv_tokens,
@@ -121,6 +125,7 @@ void ps_session_destroy(ps_session *session)
         return;
     }
     ps_exec_destroy(session->config.exec);
+    ps_profiler_destroy(session->profiler);
     ps_arena_deinit(&session->arena);
     free(session);
 }
@@ -144,6 +149,42 @@ void ps_session_get_info(const ps_session *session, ps_session_info *out)
                              .kv_bytes = ps_exec_kv_bytes(config->exec),
                              .workspace_bytes = ps_exec_workspace_bytes(config->exec),
                              .barriers_per_step = barriers};
+}
+
+// ---- profiling
+
+ps_status ps_session_profile_start(ps_session *session)
+{
+    const ps_session_config *config = &session->config;
+    if (session->profiler == NULL) {
+        PS_TRY(ps_profiler_create(config->programs, config->program_count, &session->profiler));
+    }
+    session->is_profiling = true;
+    return PS_OK;
+}
+
+void ps_session_profile_stop(ps_session *session)
+{
+    session->is_profiling = false;
+}
+
+void ps_session_profile_reset(ps_session *session)
+{
+    if (session->profiler != NULL) {
+        ps_profiler_reset(session->profiler);
+    }
+}
+
+void ps_session_profile_get(const ps_session *session, ps_profile *out)
+{
+    *out = session->profiler == NULL ? (ps_profile){0} : ps_profiler_get(session->profiler);
+}
+
+static ps_status run_program(ps_session *session, const ps_program *program)
+{
+    return session->is_profiling
+               ? ps_profiler_run(session->profiler, session->config.exec, program, session->step)
+               : ps_exec_run(session->config.exec, program, session->step);
 }
 
 // ---- sequences
@@ -442,7 +483,7 @@ ps_status ps_session_step(ps_session *session, const ps_row *rows, uint32_t coun
     session->step->number = session->step_number++;
     session->step->row_count = count;
     write_blocks(session, count);
-    PS_TRY(ps_exec_run(session->config.exec, program, session->step));
+    PS_TRY(run_program(session, program));
     for (uint32_t i = 0; i < count; i++) {
         sequence *slot = &session->sequences[rows[i].sequence];
         slot->length++;

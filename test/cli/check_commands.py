@@ -131,8 +131,9 @@ def test_bench_json():
     for row in rows:
         assert row["avg_ts"] > 0 and row["stddev_ts"] >= 0 and row["policy"] == "off" and len(row["samples_ts"]) == 2
         decodes = row["n_prompt"] == 0
-        for field in ("bytes_per_token", "gbs", "ceiling_gbs", "share"):
+        for field in ("bytes_per_token", "barriers", "gbs", "ceiling_gbs", "share"):
             assert (field in row) == decodes, (field, row)
+        assert "ops" not in row, row
         if decodes:
             assert abs(row["gbs"] - row["avg_ts"] * row["bytes_per_token"] / 1e9) < 1e-5 * row["gbs"] + 1e-12, row
             assert abs(row["share"] - row["gbs"] / row["ceiling_gbs"]) < 1e-5 * row["share"], row
@@ -151,6 +152,65 @@ def test_bench_tables():
     rows = list(csv.DictReader(io.StringIO(output(*flags, "csv").decode())))
     assert [(row["n_prompt"], row["n_gen"], row["n_depth"]) for row in rows] == [("4", "0", "2"), ("0", "3", "2")], rows
     assert all(None not in row and float(row["avg_ts"]) > 0 for row in rows), rows
+
+
+def plan_of_decoding(path):
+    return document("plan", path, "--no-measure", "--batch", "1", "--context", "64", "-t", "1")
+
+
+def test_bench_counts_the_barriers_of_the_plan():
+    for path in (MODEL, golden("qwen3moe-q8_0")):
+        row, = document("bench", path, "-p", "0", "-n", "3", "-r", "1", "-t", "1", "--no-ceiling")
+        assert row["barriers"] == plan_of_decoding(path)["barriers"] > 0, row
+
+
+def check_ops(row):
+    """Times and shares of the operators add up to a step, and the last line is their sum."""
+    *ops, every = row["ops"]
+    assert [op["op"] for op in ops[-2:]] == ["end", "rest"] and every["op"] == "all", row
+    assert len({(op["op"], op["site"]) for op in ops}) == len(ops), row
+    for field in ("count", "barriers", "wait_us", "weight_bytes", "kv_bytes"):
+        assert abs(sum(op[field] for op in ops) - every[field]) <= 1e-4 * every[field], (field, row)
+    assert abs(sum(op["work_us"] + op["wait_us"] for op in ops) / row["step_us"] - 1) < 1e-3, row
+    assert abs(sum(op["share"] for op in ops) - 1) < 1e-3 and abs(every["share"] - 1) < 1e-5, row
+    assert all(op["work_us"] >= 0 and op["wait_us"] >= 0 for op in ops), row
+    for op in ops:
+        assert ("gbs" in op) == (op["weight_bytes"] + op["kv_bytes"] > 0 and op["work_us"] > 0), op
+        assert ("ceiling_share" in op) == ("gbs" in op), op
+
+
+def test_bench_ops_json():
+    for path in (MODEL, golden("qwen3moe-q8_0")):
+        rows = document("bench", path, "-p", "12", "-n", "4", "-d", "5", "-b", "8", "-r", "2", "-t", "1,2", "--ops")
+        assert [(row["n_threads"], row["n_prompt"], row["n_gen"]) for row in rows] == \
+            [(threads, *test) for threads in (1, 2) for test in ((12, 0), (0, 4))], rows
+        steps = plan_of_decoding(path)["steps"]
+        for row in rows:
+            check_ops(row)
+            # The depth and the warm-up do not count: 12 tokens in steps of 8, or 4 steps of one, twice.
+            decodes = row["n_gen"] > 0
+            assert (row["steps"], row["step_rows"]) == ((8, 8) if decodes else (4, 24)), row
+            assert row["ceiling_gbs"] > 0 and ("share" in row) == decodes, row
+            if decodes:
+                every = row["ops"][-1]
+                assert every["count"] == len(steps) and every["barriers"] == row["barriers"], row
+                assert every["weight_bytes"] == row["bytes_per_token"] and every["kv_bytes"] > 0, row
+                assert row["step_us"] * row["steps"] <= 1e6 * sum(4 / speed for speed in row["samples_ts"]), row
+
+
+def test_bench_ops_tables():
+    flags = ("bench", MODEL, "-p", "4", "-n", "3", "-r", "1", "-t", "1", "--ops")
+    text = output(*flags, "-o", "md").decode()
+    blocks = [block.splitlines() for block in text.strip().split("\n\n")]
+    assert len(blocks) == 4 and all(len({line.count("|") for line in block}) == 1 for block in blocks), text
+    assert "pp4" in blocks[0][2] and "tg3" in blocks[2][2], text
+    for block in blocks[1::2]:
+        assert "operator" in block[0] and "lm_head" in "".join(block) and block[-1].startswith("| all "), text
+    rows = list(csv.DictReader(io.StringIO(output(*flags, "-o", "csv").decode())))
+    assert all(None not in row and None not in row.values() and float(row["work_us"]) >= 0 for row in rows), rows
+    for test in (("4", "0"), ("0", "3")):
+        ops = [row["op"] for row in rows if (row["n_prompt"], row["n_gen"]) == test]
+        assert "linear" in ops and ops[-3:] == ["end", "rest", "all"], (test, ops)
 
 
 def test_plan():
