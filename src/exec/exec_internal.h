@@ -6,8 +6,9 @@
 
 // Rows that a linear handles per pass over its weights: their activations stay in L2.
 #define PS_PANEL_ROWS 64
-// Output columns that a fused gate_up computes at a time; a multiple of the quantisation block.
-#define PS_GATE_UP_COLUMNS 64
+// Results of gate, and as many of up, that a fused gate_up computes at a time: a panel of 64
+// columns, or one row of 4,096. PS_PANEL_ROWS quantisation blocks at least.
+#define PS_GATE_UP_RESULTS 4096
 // Rows of one sequence that prefill attention handles together.
 #define PS_ATTENTION_ROWS 8
 

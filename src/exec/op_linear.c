@@ -70,27 +70,27 @@ void ps_exec_op_LINEAR(const ps_walk *walk, const ps_bound_step *step)
 }
 
 // One part of a gate_up: outputs [first, last) of both matrices for the rows of a panel, at most
-// PS_GATE_UP_COLUMNS of them, activated and stored as the output's dtype asks.
+// `width` of them, activated and stored as the output's dtype asks.
 typedef struct gate_up_part {
     const ps_weight *gate, *up;
     const char *gate_data, *up_data;
-    uint32_t first, last;
+    uint32_t first, last, width;
     char *output[PS_PANEL_ROWS]; // rows of the output
 } gate_up_part;
 
 static void run_gate_up_part(const ps_walk *walk, const ps_bound_step *step, gate_up_part *part,
                              panel *rows)
 {
-    const uint32_t width = part->last - part->first;
+    const uint32_t count = part->last - part->first;
     float *gate = (float *)(void *)walk->scratch;
-    float *up = gate + PS_PANEL_ROWS * PS_GATE_UP_COLUMNS;
-    void *spare = up + PS_PANEL_ROWS * PS_GATE_UP_COLUMNS;
+    float *up = gate + PS_GATE_UP_RESULTS;
+    void *spare = up + PS_GATE_UP_RESULTS;
     for (uint32_t t = 0; t < rows->rows; t++) {
-        rows->y[t] = gate + t * PS_GATE_UP_COLUMNS;
+        rows->y[t] = gate + t * part->width;
     }
     run_outputs(walk, part->gate, part->gate_data, part->first, part->last, rows);
     for (uint32_t t = 0; t < rows->rows; t++) {
-        rows->y[t] = up + t * PS_GATE_UP_COLUMNS;
+        rows->y[t] = up + t * part->width;
     }
     run_outputs(walk, part->up, part->up_data, part->first, part->last, rows);
 
@@ -98,13 +98,13 @@ static void run_gate_up_part(const ps_walk *walk, const ps_bound_step *step, gat
                              ? walk->kernels->gelu_mul
                              : walk->kernels->silu_mul;
     for (uint32_t t = 0; t < rows->rows; t++) {
-        const uint32_t at = t * PS_GATE_UP_COLUMNS;
+        const uint32_t at = t * part->width;
         if (step->output.dtype == PS_DTYPE_Q8_ROW) {
-            act(gate + at, gate + at, up + at, width);
+            act(gate + at, gate + at, up + at, count);
             ps_quantise_columns(walk->kernels, part->output[t], step->output.columns, gate + at,
-                                part->first, width, spare);
+                                part->first, count, spare);
         } else {
-            act((float *)(void *)part->output[t] + part->first, gate + at, up + at, width);
+            act((float *)(void *)part->output[t] + part->first, gate + at, up + at, count);
         }
     }
 }
@@ -112,9 +112,11 @@ static void run_gate_up_part(const ps_walk *walk, const ps_bound_step *step, gat
 static void run_gate_up(const ps_walk *walk, const ps_bound_step *step, gate_up_part *part,
                         panel *rows, uint32_t begin, uint32_t end)
 {
-    for (uint32_t c = begin; c < end; c += PS_GATE_UP_COLUMNS) {
+    // Few rows take long parts: going from one matrix to the other costs a memory latency or two.
+    part->width = PS_GATE_UP_RESULTS / rows->rows / PS_BLOCK_COLUMNS * PS_BLOCK_COLUMNS;
+    for (uint32_t c = begin; c < end; c += part->width) {
         part->first = c;
-        part->last = end - c < PS_GATE_UP_COLUMNS ? end : c + PS_GATE_UP_COLUMNS;
+        part->last = end - c < part->width ? end : c + part->width;
         run_gate_up_part(walk, step, part, rows);
     }
 }
@@ -185,11 +187,10 @@ static uint64_t grouping_bytes(uint32_t experts, uint32_t pairs)
     return ps_round_up((2 * (uint64_t)experts + 1 + pairs) * sizeof(uint32_t), PS_CACHE_LINE_BYTES);
 }
 
-// Gate_up scratch: gate and up of a panel, and a quantised part of one row.
+// Gate_up scratch: gate and up of a part, and a quantised part of one row.
 static uint64_t gate_up_bytes(void)
 {
-    return 2 * (uint64_t)PS_PANEL_ROWS * PS_GATE_UP_COLUMNS * sizeof(float) +
-           ps_q8_row_bytes(PS_GATE_UP_COLUMNS);
+    return 2 * (uint64_t)PS_GATE_UP_RESULTS * sizeof(float) + ps_q8_row_bytes(PS_GATE_UP_RESULTS);
 }
 
 // Calls `run` for the pairs of one expert, a panel at a time, with output columns [begin, end) of
