@@ -112,6 +112,7 @@ static void run_gate_up_part(const ps_walk *walk, const ps_bound_step *step, gat
 static void run_gate_up(const ps_walk *walk, const ps_bound_step *step, gate_up_part *part,
                         panel *rows, uint32_t begin, uint32_t end)
 {
+    ps_assert(rows->rows > 0 && rows->rows <= PS_PANEL_ROWS);
     // Few rows take long parts: going from one matrix to the other costs a memory latency or two.
     part->width = PS_GATE_UP_RESULTS / rows->rows / PS_BLOCK_COLUMNS * PS_BLOCK_COLUMNS;
     for (uint32_t c = begin; c < end; c += part->width) {
