@@ -46,14 +46,15 @@ typedef struct ps_model_options {
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
 } ps_model_options;
 
-// Opens a GGUF file: checks it, packs its weights for this CPU (about the file's size in memory),
-// starts the workers. options may be NULL.
+// Opens a GGUF file: checks it, packs its weights (about the file's size in memory), starts the
+// workers. Or a file that `prestage compile` made, whose weights are mapped and not packed.
+// options may be NULL.
 //
 // PS_NOT_FOUND, PS_IO   the file cannot be read
 // PS_INVALID            the file is damaged or contradicts itself
 // PS_NO_MEMORY          its weights are larger than the memory that is free
 // PS_UNSUPPORTED        an architecture, tensor type or tokenizer that prestage does not have; the
-// message names it
+//                       message names it. Or a compiled file of another layout or version
 PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_options *options,
                                            ps_model **out);
 // Ends the workers and frees the weights. Sessions must be destroyed before. NULL is allowed.

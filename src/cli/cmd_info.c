@@ -1,7 +1,7 @@
 // cli/cmd_info.c - `prestage info`: what a file holds, also one that cannot run here.
 #include "cli/commands.h"
 #include "cli/json_writer.h"
-#include "format/gguf.h"
+#include "format/pst.h"
 #include "model/model.h"
 
 #include <inttypes.h>
@@ -20,7 +20,8 @@ typedef struct type_sum {
 } type_sum;
 
 typedef struct findings {
-    const ps_gguf *file;
+    const ps_model_file *source;
+    const ps_gguf *file; // of source
     const char *path;
     ps_arena *arena;
     ps_str architecture, name, template_text, tokenizer, pre;
@@ -209,7 +210,8 @@ static void json_summary(ps_json_writer *json, const findings *found)
     (void)snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64,
                    ps_gguf_fingerprint(found->file));
     ps_json_text(json, "path", found->path);
-    ps_json_integer(json, "file_bytes", (int64_t)ps_gguf_size_bytes(found->file));
+    ps_json_integer(json, "file_bytes", (int64_t)ps_model_file_bytes(found->source));
+    ps_json_bool(json, "compiled", found->source->pst != NULL);
     ps_json_integer(json, "gguf_version", ps_gguf_version(found->file));
     ps_json_text(json, "fingerprint", fingerprint);
     ps_json_string(json, "architecture", found->architecture);
@@ -330,8 +332,9 @@ static ps_status print_metadata(const ps_gguf *file)
 static ps_status print_text(const ps_cli_options *options, const findings *found)
 {
     print_line("file", ps_str_of(found->path));
-    (void)printf("%-14s GGUF %u, %.1f MB, fingerprint %016" PRIx64 "\n", "format",
-                 ps_gguf_version(found->file), (double)ps_gguf_size_bytes(found->file) / 1e6,
+    (void)printf("%-14s %sGGUF %u, %.1f MB, fingerprint %016" PRIx64 "\n", "format",
+                 found->source->pst != NULL ? "compiled, from " : "", ps_gguf_version(found->file),
+                 (double)ps_model_file_bytes(found->source) / 1e6,
                  ps_gguf_fingerprint(found->file));
     print_line("architecture", found->architecture);
     print_line("name", found->name);
@@ -361,14 +364,14 @@ static ps_status print_text(const ps_cli_options *options, const findings *found
 ps_status ps_cli_info(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
-    ps_gguf *file = NULL;
-    PS_TRY(ps_gguf_open(options->model, &file));
+    ps_model_file file;
+    PS_TRY(ps_model_file_open(options->model, &file));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
-    findings found = {.file = file, .path = options->model, .arena = &arena};
+    findings found = {.source = &file, .file = file.gguf, .path = options->model, .arena = &arena};
     gather(&found);
     const ps_status status = options->json ? print_json(&found) : print_text(options, &found);
     ps_arena_deinit(&arena);
-    ps_gguf_close(file);
+    ps_model_file_close(&file);
     return status;
 }

@@ -13,6 +13,23 @@ PS_MUST_USE ps_status ps_cli_tokenize(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_perplexity(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_bench(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_plan(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
+
+// For a command that did its work and found something bad: the exit code is 1, without an error's
+// line.
+void ps_cli_result_is_bad(void);
+bool ps_cli_result_was_bad(void);
+
+// A bar on stderr: "loading ####.... 50 %".
+typedef struct ps_cli_progress {
+    const char *verb;
+    int shown; // in per cent; -1: nothing yet
+} ps_cli_progress;
+
+// False, and nothing is to be drawn, when stderr is no terminal.
+bool ps_cli_progress_begin(ps_cli_progress *progress);
+void ps_cli_progress_draw(void *progress, double fraction);
+void ps_cli_progress_end(ps_cli_progress *progress);
 
 // Opens the model that the options name, with `threads` workers (0: the default) and a progress bar
 // on a terminal. A warning says when there are more threads than CPUs.

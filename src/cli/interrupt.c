@@ -18,13 +18,24 @@ static void on_interrupt(int number)
     is_interrupted = true;
 }
 
-void ps_cli_interrupt_install(void)
+static void handle(int number)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_interrupt;
     (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(number, &action, NULL);
+}
+
+void ps_cli_interrupt_install(void)
+{
+    handle(SIGINT);
+}
+
+void ps_cli_interrupt_add_terminate(void)
+{
+    handle(SIGTERM);
+    handle(SIGHUP);
 }
 
 void ps_cli_interrupt_set(ps_cli_interrupt_mode mode)

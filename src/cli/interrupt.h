@@ -12,6 +12,9 @@
 // Installs the handler; system calls that wait are interrupted by it. Main thread, once.
 void ps_cli_interrupt_install(void);
 
+// From here on SIGTERM and SIGHUP do what SIGINT does: for commands that have to clean up.
+void ps_cli_interrupt_add_terminate(void);
+
 typedef enum ps_cli_interrupt_mode {
     PS_CLI_INTERRUPT_ENDS,  // the process, at once; so it is at first
     PS_CLI_INTERRUPT_FLAGS, // the first one raises the flag, a second one before it is taken ends

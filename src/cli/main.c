@@ -28,6 +28,8 @@ static const command COMMANDS[] = {
     {"bench", PS_CLI_BENCH, "MODEL", "speed of reading prompts and of generating", ps_cli_bench},
     {"plan", PS_CLI_PLAN, "MODEL", "the plan of one step: what runs, and what it should take",
      ps_cli_plan},
+    {"compile", PS_CLI_COMPILE, "MODEL -o FILE.pst | --verify FILE.pst",
+     "a file of packed weights, which opens without packing", ps_cli_compile},
 };
 
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
@@ -60,7 +62,7 @@ static int finish(ps_status status)
     if (status != PS_OK && status != PS_CANCELLED) {
         (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
     }
-    return exit_code(status);
+    return status == PS_OK && ps_cli_result_was_bad() ? 1 : exit_code(status);
 }
 
 static void print_commands(void)

@@ -160,7 +160,7 @@ static const option_line LINES[] = {
     {{"threads"},
      't',
      U32,
-     STEPS,
+     STEPS | PS_CLI_COMPILE,
      AT(threads),
      0,
      4096,
@@ -371,6 +371,18 @@ static const option_line LINES[] = {
      0,
      NULL,
      "predict with stated default rates, not with this machine's"},
+    // compile
+    {{"output"}, 'o', TEXT, PS_CLI_COMPILE, AT(output), 0, 0, "FILE", "the file to write"},
+    {{"force"}, 0, FLAG, PS_CLI_COMPILE, AT(force), 0, 0, NULL, "replace a file of that name"},
+    {{"verify"},
+     0,
+     FLAG,
+     PS_CLI_COMPILE,
+     AT(verify),
+     0,
+     0,
+     NULL,
+     "MODEL is a compiled file: read all of it and compare its checksums"},
 };
 
 #define LINE_COUNT (sizeof LINES / sizeof LINES[0])

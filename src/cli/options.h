@@ -19,7 +19,8 @@ typedef enum ps_cli_command_bit {
     PS_CLI_PERPLEXITY = 8,
     PS_CLI_BENCH = 16,
     PS_CLI_PLAN = 32,
-    PS_CLI_ALL = 63,
+    PS_CLI_COMPILE = 64,
+    PS_CLI_ALL = 127,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -40,6 +41,8 @@ typedef struct ps_cli_options {
     bool special, detokenize;
     bool all_tensors, all_metadata;
     bool dot, no_measure, no_ceiling, operators;
+    const char *output; // of compile
+    bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
     ps_sampler_options sampler; // its biases are `biases`

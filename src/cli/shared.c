@@ -19,20 +19,45 @@ ps_status ps_cli_model_check(const ps_cli_options *options)
     return PS_OK;
 }
 
-static void draw_progress(void *context, double fraction)
+static bool is_result_bad;
+
+void ps_cli_result_is_bad(void)
 {
-    int *shown = context; // in per cent
+    is_result_bad = true;
+}
+
+bool ps_cli_result_was_bad(void)
+{
+    return is_result_bad;
+}
+
+bool ps_cli_progress_begin(ps_cli_progress *progress)
+{
+    progress->shown = -1;
+    return isatty(STDERR_FILENO);
+}
+
+void ps_cli_progress_draw(void *context, double fraction)
+{
+    ps_cli_progress *progress = context;
     const int percent = (int)(fraction * 100);
-    if (percent == *shown) {
+    if (percent == progress->shown) {
         return;
     }
-    *shown = percent;
+    progress->shown = percent;
     char bar[BAR_CELLS + 1];
     for (int i = 0; i < BAR_CELLS; i++) {
         bar[i] = i < percent * BAR_CELLS / 100 ? '#' : '.';
     }
     bar[BAR_CELLS] = '\0';
-    (void)fprintf(stderr, "\rloading %s %3d %%", bar, percent);
+    (void)fprintf(stderr, "\r%s %s %3d %%", progress->verb, bar, percent);
+}
+
+void ps_cli_progress_end(ps_cli_progress *progress)
+{
+    if (progress->shown >= 0) {
+        (void)fputs("\r\033[K", stderr);
+    }
 }
 
 ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)
@@ -44,16 +69,14 @@ ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_
                "%u threads where this process may use %u CPU%s: -t %u would be right", threads,
                cpus, cpus == 1 ? "" : "s", cpus);
     }
-    int shown = -1;
+    ps_cli_progress progress = {.verb = "loading"};
     ps_model_options model_options = {.threads = threads};
-    if (isatty(STDERR_FILENO)) {
-        model_options.progress = draw_progress;
-        model_options.progress_context = &shown;
+    if (ps_cli_progress_begin(&progress)) {
+        model_options.progress = ps_cli_progress_draw;
+        model_options.progress_context = &progress;
     }
     const ps_status status = ps_model_open(options->model, &model_options, out);
-    if (shown >= 0) {
-        (void)fputs("\r\033[K", stderr);
-    }
+    ps_cli_progress_end(&progress);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #define PS_ENGINE_MODEL_INTERNAL_H
 
 #include "engine/weights.h"
-#include "format/gguf.h"
+#include "format/pst.h"
 #include "hw/machine.h"
 #include "model/model.h"
 #include "passes/passes.h"
@@ -15,7 +15,8 @@
 struct ps_model {
     ps_arena arena;
     char *path;
-    ps_gguf *file;
+    ps_model_file source;
+    ps_gguf *file;                 // of source
     const ps_model_config *config; // NULL: opened for its vocabulary only
     ps_tokenizer *tokenizer;
     ps_chat_template *chat_template; // made at first use

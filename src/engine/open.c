@@ -1,4 +1,4 @@
-// engine/open.c - a file becomes a model: read, checked, packed, with workers.
+// engine/open.c - a file becomes a model: read, checked, packed or mapped, with workers.
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/calibrate.h"
@@ -61,7 +61,10 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
         status = note_unused(model->file, &graph);
     }
     if (status == PS_OK) {
-        status = ps_weights_load(model->file, &graph, model->team, &progress, &model->weights);
+        status = model->source.pst != NULL
+                     ? ps_weights_map(model->source.pst, &graph, &model->weights)
+                     : ps_weights_load(model->file, &graph, model->team, &progress,
+                                       &model->weights);
     }
     ps_arena_deinit(&scratch);
     return status;
@@ -97,7 +100,8 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
 
 static ps_status open_model(ps_model *model, const ps_model_options *options)
 {
-    PS_TRY(ps_gguf_open(model->path, &model->file));
+    PS_TRY(ps_model_file_open(model->path, &model->source));
+    model->file = model->source.gguf;
     ps_status status = ps_model_open_tokenizer(model);
     if (status == PS_OK && !options->vocabulary_only) {
         status = open_for_running(model, options);
@@ -136,7 +140,7 @@ void ps_model_close(ps_model *model)
     ps_weights_free(model->weights);
     ps_chat_template_destroy(model->chat_template);
     ps_tokenizer_destroy(model->tokenizer);
-    ps_gguf_close(model->file);
+    ps_model_file_close(&model->source);
     ps_arena_deinit(&model->arena);
     free(model);
 }
@@ -155,7 +159,7 @@ void ps_model_get_info(const ps_model *model, ps_model_info *out)
     ps_model_info info = {
         .path = model->path,
         .vocabulary = ps_tokenizer_token_count(model->tokenizer),
-        .file_bytes = ps_gguf_size_bytes(model->file),
+        .file_bytes = ps_model_file_bytes(&model->source),
         .fingerprint = ps_gguf_fingerprint(model->file),
         .load_ms = model->load_ms,
         .bos = ps_tokenizer_bos(model->tokenizer),

@@ -232,15 +232,15 @@ ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_f
                        char **out_text, size_t *out_length)
 {
     const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
-    ps_gguf *file = NULL;
-    PS_TRY(ps_gguf_open(path, &file));
+    ps_model_file file;
+    PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
     ps_arena_init(&arena, (size_t)4 << 30);
     ps_buffer text = {0};
     const ps_status status = ps_engine_name_file(
-        path, make_and_print(file, &options, format, &arena, &text));
+        path, make_and_print(file.gguf, &options, format, &arena, &text));
     ps_arena_deinit(&arena);
-    ps_gguf_close(file);
+    ps_model_file_close(&file);
     if (status != PS_OK) {
         ps_buffer_deinit(&text);
         return status;

@@ -1,5 +1,5 @@
 // engine/weights.c - tensors of a file become packed groups, a slice of every tensor on each
-// worker.
+// worker; those of a compiled file are packed already, and compared with the graph.
 #include "engine/weights.h"
 
 #include "base/pages.h"
@@ -24,7 +24,7 @@ struct ps_weights {
     ps_weight *list; // sorted by name
     source *sources; // [count], as list
     uint32_t count;
-    char *memory;
+    char *memory; // NULL: mapped
     uint64_t memory_bytes;
 };
 
@@ -59,7 +59,18 @@ static uint64_t matrices(const ps_weight *weight)
     return weight->experts == 0 ? 1 : weight->experts;
 }
 
-static uint64_t weight_bytes(const ps_weight *weight)
+uint32_t ps_weights_count(const ps_weights *weights)
+{
+    return weights->count;
+}
+
+const ps_weight *ps_weights_at(const ps_weights *weights, uint32_t index)
+{
+    ps_assert(index < weights->count);
+    return &weights->list[index];
+}
+
+uint64_t ps_weight_bytes(const ps_weight *weight)
 {
     return weight->is_vector
                ? weight->inputs * sizeof(float)
@@ -107,22 +118,20 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
         }
         weight->name = tensor->name;
         weights->sources[i] = (source){.tensor = tensor, .offset_bytes = weights->memory_bytes};
-        weights->memory_bytes += ps_round_up(weight_bytes(weight), PS_CACHE_LINE_BYTES);
+        weights->memory_bytes += ps_round_up(ps_weight_bytes(weight), PS_CACHE_LINE_BYTES);
     }
     return PS_OK;
 }
 
 // Vectors are f32 in every file (the graph's verification says so); a bad one would spoil every
 // token.
-static ps_status copy_vector(const ps_weights *weights, uint32_t i)
+static ps_status check_vector(const ps_weight *weight)
 {
-    const ps_weight *weight = &weights->list[i];
-    float *to = (float *)(void *)(weights->memory + weights->sources[i].offset_bytes);
-    memcpy(to, weights->sources[i].tensor->data, weight->inputs * sizeof *to);
-    for (uint32_t j = 0; j < weight->inputs; j++) {
-        if (!isfinite(to[j])) {
-            return ps_fail(PS_NOT_FINITE, "tensor '%s': value %u is %g", weight->name, j,
-                           (double)to[j]);
+    const float *values = weight->data;
+    for (uint32_t i = 0; i < weight->inputs; i++) {
+        if (!isfinite(values[i])) {
+            return ps_fail(PS_NOT_FINITE, "tensor '%s': value %u is %g", weight->name, i,
+                           (double)values[i]);
         }
     }
     return PS_OK;
@@ -198,7 +207,9 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
     for (uint32_t i = 0; i < weights->count; i++) {
         weights->list[i].data = weights->memory + weights->sources[i].offset_bytes;
         if (weights->list[i].is_vector) {
-            PS_TRY(copy_vector(weights, i));
+            memcpy(weights->memory + weights->sources[i].offset_bytes,
+                   weights->sources[i].tensor->data, weights->list[i].inputs * sizeof(float));
+            PS_TRY(check_vector(&weights->list[i]));
         }
     }
     packing job = {.weights = weights,
@@ -212,19 +223,74 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
     return PS_OK;
 }
 
-ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
-                          const ps_weights_progress *progress, ps_weights **out)
+static ps_status create(ps_weights **out)
 {
     ps_weights *weights = calloc(1, sizeof *weights);
     if (weights == NULL) {
         return ps_fail(PS_NO_MEMORY, "no memory for weights");
     }
     ps_arena_init(&weights->arena, (size_t)1 << 30);
-    const ps_status status = load(weights, file, graph, team, progress);
+    *out = weights;
+    return PS_OK;
+}
+
+static ps_status finish(ps_weights *weights, ps_status status, ps_weights **out)
+{
     if (status != PS_OK) {
         ps_weights_free(weights);
         return status;
     }
     *out = weights;
     return PS_OK;
+}
+
+ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
+                          const ps_weights_progress *progress, ps_weights **out)
+{
+    ps_weights *weights = NULL;
+    PS_TRY(create(&weights));
+    return finish(weights, load(weights, file, graph, team, progress), out);
+}
+
+// ---- compiled files
+
+static ps_status map_weight(const ps_pst *file, ps_weight *weight)
+{
+    const ps_pst_weight *found = ps_pst_weight_find(file, weight->name);
+    if (found == NULL) {
+        return ps_fail(PS_INVALID, "the compiled file has no weight '%s': compile it again",
+                       weight->name);
+    }
+    if (found->dtype != weight->dtype || found->outputs != weight->outputs ||
+        found->inputs != weight->inputs || found->experts != weight->experts ||
+        found->is_vector != weight->is_vector || found->size_bytes != ps_weight_bytes(weight)) {
+        return ps_fail(PS_INVALID,
+                       "compiled weight '%s' is %s [%u, %u, %u] of %llu bytes, the model wants %s "
+                       "[%u, %u, %u] of %llu bytes: compile it again",
+                       weight->name, ps_dtype_get(found->dtype)->name, found->experts,
+                       found->outputs, found->inputs, (unsigned long long)found->size_bytes,
+                       ps_dtype_get(weight->dtype)->name, weight->experts, weight->outputs,
+                       weight->inputs, (unsigned long long)ps_weight_bytes(weight));
+    }
+    weight->data = found->data;
+    return weight->is_vector ? check_vector(weight) : PS_OK;
+}
+
+static ps_status map(ps_weights *weights, const ps_pst *file, const ps_graph *graph)
+{
+    PS_TRY(list_weights(weights, ps_pst_gguf(file), graph));
+    if (weights->memory_bytes <= ps_machine_available_bytes()) {
+        ps_pst_read_ahead(file);
+    }
+    for (uint32_t i = 0; i < weights->count; i++) {
+        PS_TRY(map_weight(file, &weights->list[i]));
+    }
+    return PS_OK;
+}
+
+ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights **out)
+{
+    ps_weights *weights = NULL;
+    PS_TRY(create(&weights));
+    return finish(weights, map(weights, file, graph), out);
 }

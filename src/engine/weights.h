@@ -1,9 +1,9 @@
-// engine/weights.h - the weights of a model, packed in memory.
+// engine/weights.h - the weights of a model: packed in memory, or mapped from a compiled file.
 #ifndef PS_ENGINE_WEIGHTS_H
 #define PS_ENGINE_WEIGHTS_H
 
 #include "exec/exec.h"
-#include "format/gguf.h"
+#include "format/pst.h"
 #include "ir/graph.h"
 
 typedef struct ps_weights ps_weights;
@@ -20,9 +20,24 @@ typedef struct ps_weights_progress {
 // PS_NO_MEMORY   they are larger than the memory that is free
 PS_MUST_USE ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
                                       const ps_weights_progress *progress, ps_weights **out);
+
+// Finds every weight that the graph names in a compiled file, which must stay open: weights are
+// pointers into it. Reads vectors; the rest is read ahead when it fits the memory that is free.
+//
+// PS_INVALID     a weight is missing, or has not the graph's type and shape
+// PS_NOT_FINITE  as above
+PS_MUST_USE ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights **out);
+
 void ps_weights_free(ps_weights *weights); // NULL is allowed
 
 uint64_t ps_weights_bytes(const ps_weights *weights);
+
+// Sorted by name.
+uint32_t ps_weights_count(const ps_weights *weights);
+const ps_weight *ps_weights_at(const ps_weights *weights, uint32_t index); // index < count
+
+// Bytes of one weight, as it is packed.
+uint64_t ps_weight_bytes(const ps_weight *weight);
 
 // A ps_weight_lookup; context is the ps_weights.
 const ps_weight *ps_weights_find(void *context, const char *name);

@@ -2,13 +2,11 @@
 #include "format/gguf_internal.h"
 
 #include "base/hash.h"
+#include "format/file_map.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 // The arena holds about 8 bytes for each byte of the shortest possible key, 5 for a tensor's.
@@ -16,7 +14,6 @@
 #define ARENA_BYTES_MIN ((uint64_t)64 << 10)
 
 #define FINGERPRINT_TENSOR_BYTES ((uint64_t)4 << 10)
-#define PATH_BYTES_SHOWN ((size_t)400)
 
 static ps_status parse_into(ps_gguf *file, ps_gguf **out)
 {
@@ -42,6 +39,7 @@ static ps_gguf *create(const void *bytes, uint64_t size_bytes)
         file->arena = arena;
         file->bytes = bytes;
         file->size_bytes = size_bytes;
+        file->held_bytes = size_bytes;
     }
     return file;
 }
@@ -55,74 +53,47 @@ ps_status ps_gguf_open_bytes(const void *bytes, size_t size_bytes, ps_gguf **out
     return parse_into(file, out);
 }
 
-static ps_status system_failure(const char *what)
+ps_status ps_gguf_open_head(const void *bytes, size_t size_bytes, const ps_gguf_origin *origin,
+                            ps_gguf **out)
 {
-    const int number = errno;
-    const ps_status status = number == ENOENT || number == ENOTDIR ? PS_NOT_FOUND : PS_IO;
-    return ps_fail(status, "cannot %s: %s", what, strerror(number));
+    if (origin->size_bytes < size_bytes || origin->size_bytes > PS_GGUF_FILE_BYTES_MAX) {
+        return ps_fail(PS_INVALID, "a head of %zu bytes of a GGUF file of %llu", size_bytes,
+                       (unsigned long long)origin->size_bytes);
+    }
+    ps_gguf *file = create(bytes, size_bytes);
+    if (file == NULL) {
+        return PS_NO_MEMORY;
+    }
+    file->size_bytes = origin->size_bytes;
+    file->fingerprint = origin->fingerprint;
+    file->is_head = true;
+    return parse_into(file, out);
 }
 
-static ps_status check_kind(const struct stat *stat)
+static ps_status open_path(const char *path, ps_gguf **out)
 {
-    if (S_ISDIR(stat->st_mode)) {
-        return ps_fail(PS_INVALID, "is a folder; a GGUF file is wanted");
-    }
-    if (!S_ISREG(stat->st_mode)) {
-        return ps_fail(PS_INVALID, "is no regular file; a GGUF file is wanted");
-    }
-    return PS_OK;
-}
-
-static ps_status map_descriptor(int descriptor, ps_gguf **out)
-{
-    struct stat stat;
-    if (fstat(descriptor, &stat) != 0) {
-        return system_failure("examine the file");
-    }
-    PS_TRY(check_kind(&stat));
-    const uint64_t size_bytes = (uint64_t)stat.st_size;
+    const void *bytes = NULL;
+    uint64_t size_bytes = 0;
+    PS_TRY(ps_file_map(path, "a GGUF file", &bytes, &size_bytes));
     if (size_bytes == 0) {
-        return ps_gguf_open_bytes(NULL, 0, out); // no mapping is empty; the parser has the words
-    }
-    void *bytes = mmap(NULL, size_bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (bytes == MAP_FAILED) {
-        return system_failure("map the file");
+        return ps_gguf_open_bytes(NULL, 0, out); // the parser has the words
     }
     // On a slow disk single page faults would read 4 KiB at a time; the advice only widens them.
-    (void)madvise(bytes, size_bytes, MADV_SEQUENTIAL);
+    (void)madvise((void *)(uintptr_t)bytes, size_bytes, MADV_SEQUENTIAL);
 
     ps_gguf *file = create(bytes, size_bytes);
     if (file == NULL) {
-        (void)munmap(bytes, size_bytes);
+        ps_file_unmap(bytes, size_bytes);
         return PS_NO_MEMORY;
     }
     file->is_mapped = true;
     return parse_into(file, out);
 }
 
-static ps_status open_path(const char *path, ps_gguf **out)
-{
-    // O_NONBLOCK: opening a pipe that nobody writes must not hang. Regular files do not care.
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0) {
-        return system_failure("open the file");
-    }
-    const ps_status status = map_descriptor(descriptor, out);
-    (void)close(descriptor);
-    return status;
-}
-
 ps_status ps_gguf_open(const char *path, ps_gguf **out)
 {
     const ps_status status = open_path(path, out);
-    if (status == PS_OK) {
-        return PS_OK;
-    }
-    // Of a very long path the end says more than the start, and the message must keep its room.
-    const size_t length = strlen(path);
-    const bool is_long = length > PATH_BYTES_SHOWN;
-    return ps_fail_prefix(status, "%s%s", is_long ? "..." : "",
-                          is_long ? path + length - PATH_BYTES_SHOWN : path);
+    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 
 void ps_gguf_close(ps_gguf *file)
@@ -131,8 +102,7 @@ void ps_gguf_close(ps_gguf *file)
         return;
     }
     if (file->is_mapped) {
-        // munmap takes a plain pointer; the mapping itself was never writable.
-        (void)munmap((void *)(uintptr_t)file->bytes, file->size_bytes);
+        ps_file_unmap(file->bytes, file->size_bytes);
     }
     ps_arena arena = file->arena;
     ps_arena_deinit(&arena);
@@ -192,8 +162,23 @@ const char *ps_gguf_key_at(const ps_gguf *file, uint32_t index)
     return file->keys[index].name;
 }
 
+ps_str ps_gguf_head(const ps_gguf *file)
+{
+    return (ps_str){.data = (const char *)file->bytes, .length = file->table_end};
+}
+
+void ps_gguf_tensor_attach(ps_gguf *file, const char *name, const void *data)
+{
+    const ps_gguf_name *found = ps_gguf_name_find(file->tensor_names, file->tensor_count, name);
+    ps_assert(file->is_head && found != NULL);
+    file->tensors[found->index].data = data;
+}
+
 uint64_t ps_gguf_fingerprint(const ps_gguf *file)
 {
+    if (file->is_head) {
+        return file->fingerprint;
+    }
     uint64_t hash = ps_hash(file->bytes, file->table_end, 0);
     for (uint32_t i = 0; i < file->tensor_count; i++) {
         const ps_gguf_tensor *tensor = &file->tensors[i];

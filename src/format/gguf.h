@@ -25,7 +25,8 @@
 #define PS_GGUF_ITEMS_MAX ((uint64_t)1 << 30)        // of one array
 #define PS_GGUF_STRING_BYTES_MAX ((uint64_t)1 << 30) // so a length always fits an int32_t
 #define PS_GGUF_KEY_BYTES_MAX 65535u
-#define PS_GGUF_NAME_BYTES_MAX 63u // of a tensor
+#define PS_GGUF_NAME_BYTES_MAX 63u                 // of a tensor
+#define PS_GGUF_FILE_BYTES_MAX ((uint64_t)1 << 56) // that a head may claim, so that sums fit
 #define PS_GGUF_DIMENSIONS_MAX 4u
 #define PS_GGUF_ALIGNMENT_DEFAULT 32u
 #define PS_GGUF_ALIGNMENT_BYTES_MIN 8u
@@ -40,7 +41,7 @@ typedef struct ps_gguf_tensor {
     const char *type_name; // as GGUF calls it: "Q4_K", "IQ2_XXS"; static
     uint32_t dimension_count;                    // 1..4
     uint64_t dimensions[PS_GGUF_DIMENSIONS_MAX]; // [0] is the fastest; absent ones are 1; none is 0
-    const void *data; // in the file; its address is aligned as well as the file's own alignment is
+    const void *data;    // in the file, aligned as well as the file is; NULL in a head
     uint64_t size_bytes; // all of them in the file; > 0; no two tensors share a byte
 } ps_gguf_tensor;
 
@@ -62,6 +63,25 @@ PS_MUST_USE ps_status ps_gguf_open(const char *path, ps_gguf **out);
 // The same for bytes in memory, which must outlive the file object. `bytes` may have any alignment;
 // the tensors' data is then aligned no better. May be NULL when size_bytes is 0.
 PS_MUST_USE ps_status ps_gguf_open_bytes(const void *bytes, size_t size_bytes, ps_gguf **out);
+
+// Of the file that a head was taken from.
+typedef struct ps_gguf_origin {
+    uint64_t size_bytes;
+    uint64_t fingerprint;
+} ps_gguf_origin;
+
+// Opens what ps_gguf_head gave: a file without the data of its tensors. All checks are the same,
+// sizes against origin->size_bytes; `data` of every tensor is NULL, and the fingerprint is the
+// origin's.
+PS_MUST_USE ps_status ps_gguf_open_head(const void *bytes, size_t size_bytes,
+                                        const ps_gguf_origin *origin, ps_gguf **out);
+
+// Gives a tensor of a head its data back: all size_bytes of the tensor `name`, which is there.
+// Before the file is shared with other threads.
+void ps_gguf_tensor_attach(ps_gguf *file, const char *name, const void *data);
+
+// The bytes before the data: header, metadata and tensor table.
+ps_str ps_gguf_head(const ps_gguf *file);
 
 void ps_gguf_close(ps_gguf *file); // NULL is allowed
 

@@ -57,8 +57,11 @@ typedef struct ps_gguf_name {
 struct ps_gguf {
     ps_arena arena; // holds this object too
     const uint8_t *bytes;
-    uint64_t size_bytes;
+    uint64_t size_bytes; // of the whole file
+    uint64_t held_bytes; // of them, from the first on, stand at `bytes`
     bool is_mapped;
+    bool is_head;         // the data of tensors is absent
+    uint64_t fingerprint; // of a head
     uint32_t version;
     uint32_t key_count;
     uint32_t tensor_count;
@@ -69,7 +72,7 @@ struct ps_gguf {
     uint64_t table_end;         // bytes of header, metadata and tensor table
 };
 
-// Fills everything from `version` on, from bytes and size_bytes.
+// Fills everything from `version` on, from what stands before it.
 PS_MUST_USE ps_status ps_gguf_parse(ps_gguf *file);
 
 // The entry of `names` [count] with that text, or NULL.

@@ -429,7 +429,7 @@ static ps_status place_tensors(const tensor_reader *reader, ps_gguf *file)
                            (ull)(first + tensor->size_bytes - file->size_bytes),
                            (ull)(start + reader->end - file->size_bytes));
         }
-        tensor->data = file->bytes + first;
+        tensor->data = file->is_head ? NULL : file->bytes + first;
     }
     return PS_OK;
 }
@@ -521,7 +521,7 @@ static ps_status take_header(cursor *from, ps_gguf *file)
 
 ps_status ps_gguf_parse(ps_gguf *file)
 {
-    cursor from = {.bytes = file->bytes, .size = file->size_bytes};
+    cursor from = {.bytes = file->bytes, .size = file->held_bytes};
     PS_TRY(check_magic(&from));
     const ps_status status = take_header(&from, file);
     if (status != PS_OK) {

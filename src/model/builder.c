@@ -413,6 +413,9 @@ static ps_status embed(ps_builder *builder, ps_value_id *out)
 // The factors divide frequencies, so that a zero or a NaN would reach every token.
 static ps_status check_factors(const ps_gguf_tensor *tensor, uint32_t count)
 {
+    if (tensor->data == NULL) { // a head, of a compiled file that lacks it
+        return ps_fail(PS_INVALID, "tensor '%s' has no data", tensor->name);
+    }
     for (uint32_t i = 0; i < count; i++) {
         float factor = 0.0f;
         memcpy(&factor, (const char *)tensor->data + i * sizeof factor, sizeof factor);

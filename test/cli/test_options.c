@@ -32,7 +32,7 @@ static ps_status parse(ps_cli_command_bit command, const char *line, ps_cli_opti
 static void test_help_shows_every_option(void **state)
 {
     (void)state;
-    for (unsigned command = PS_CLI_RUN; command <= PS_CLI_PLAN; command *= 2) {
+    for (unsigned command = PS_CLI_RUN; command <= PS_CLI_COMPILE; command *= 2) {
         char *help = NULL;
         size_t length = 0;
         FILE *file = open_memstream(&help, &length);

@@ -1,0 +1,112 @@
+// format/pst.h - compiled model files (.pst): packed weights that are mapped, not copied.
+//
+// A file, little endian, offsets from its first byte:
+//
+//     page 0     ps_pst_header: magic, version, layout, sizes, fingerprint, table of sections
+//     gguf-head  what stands before the tensor data in the GGUF file, byte for byte: tokenizer,
+//                template, hyperparameters and shapes are read from it by format/gguf.h
+//     weights    table of ps_pst_entry, sorted by name
+//     data       the weights as base/layout.h packs them, each at a multiple of 64 bytes; the
+//                section starts at a multiple of 4096
+//
+// Readers ignore sections that they do not know and refuse a file that lacks one of these three.
+//
+// A file is hostile until it has been opened: then every entry lies in its section, has a unique
+// name and the type of the head's tensor of that name. Whether shapes are those of a graph is the
+// engine's to check. Checksums (XXH3) are compared by ps_pst_verify alone, because that reads the
+// whole file; they find damage, not forgery.
+//
+// Threads: an open file is never written; any number of threads may read it at once.
+#ifndef PS_FORMAT_PST_H
+#define PS_FORMAT_PST_H
+
+#include "format/gguf.h"
+
+#define PS_PST_VERSION 1u
+#define PS_PST_SECTIONS_MAX 64u
+
+typedef struct ps_pst ps_pst;
+
+typedef struct ps_pst_weight {
+    const char *name;
+    ps_dtype dtype;
+    uint32_t outputs, inputs;
+    uint32_t experts; // 0: one matrix
+    bool is_vector;   // f32 [inputs], not packed
+    const void *data;
+    uint64_t size_bytes;
+    uint64_t checksum; // of data; filled in by the writer
+} ps_pst_weight;
+
+// Maps a compiled file and checks its structure. Touches header, head and table.
+//
+// PS_NOT_FOUND, PS_IO  as ps_gguf_open
+// PS_INVALID           no compiled file, damaged, or cut short
+// PS_UNSUPPORTED       a newer version, or another layout of weights: to be compiled again
+// PS_NO_MEMORY
+//
+// Messages start with the path. On failure *out is untouched.
+PS_MUST_USE ps_status ps_pst_open(const char *path, ps_pst **out);
+
+// The same for bytes in memory, which must outlive *out; data is aligned as well as they are.
+PS_MUST_USE ps_status ps_pst_open_bytes(const void *bytes, size_t size_bytes, ps_pst **out);
+void ps_pst_close(ps_pst *file); // NULL is allowed
+
+uint64_t ps_pst_size_bytes(const ps_pst *file);
+
+// The GGUF file's head, owned by `file`. Tensors that are vectors have their data, others NULL.
+ps_gguf *ps_pst_gguf(const ps_pst *file);
+
+uint32_t ps_pst_weight_count(const ps_pst *file);
+const ps_pst_weight *ps_pst_weight_at(const ps_pst *file, uint32_t index);     // index < count
+const ps_pst_weight *ps_pst_weight_find(const ps_pst *file, const char *name); // NULL when absent
+
+// Asks the system to read all weights ahead: a hint. May take as long as reading them does.
+void ps_pst_read_ahead(const ps_pst *file);
+
+// Reads the whole file and compares all checksums. `report` is called for each part that differs:
+// what is "header", "section" or "weight", name which one. Answers how many differ.
+uint32_t ps_pst_verify(const ps_pst *file,
+                       void (*report)(void *context, const char *what, const char *name),
+                       void *context);
+
+// ---- writing
+
+typedef struct ps_pst_content {
+    const ps_gguf *gguf;          // a whole file, no head
+    const ps_pst_weight *weights; // [weight_count], sorted by name
+    uint32_t weight_count;
+    bool replace; // a file of that name
+    // Called with 0..1; NULL: not called.
+    void (*progress)(void *context, double fraction);
+    void *progress_context;
+    const volatile bool *cancel; // looked at every 16 MiB; NULL: never
+} ps_pst_content;
+
+// PS_INVALID when `path` is there and `replace` is false, or is no regular file: for saying so
+// before the work.
+PS_MUST_USE ps_status ps_pst_check_target(const char *path, bool replace);
+
+// Writes `path` through a temporary file beside it, which is renamed when all bytes are on the
+// disk. On failure nothing is left, unless the process is killed, and then "PATH.PID.tmp".
+//
+// PS_INVALID    as ps_pst_check_target
+// PS_IO         the system refuses, or the disk is full
+// PS_CANCELLED
+PS_MUST_USE ps_status ps_pst_write(const char *path, const ps_pst_content *content,
+                                   uint64_t *out_bytes);
+
+// ---- either kind
+
+// A model file of either kind, told apart by its first bytes.
+typedef struct ps_model_file {
+    ps_gguf *gguf;
+    ps_pst *pst; // NULL: a GGUF file
+} ps_model_file;
+
+// As ps_gguf_open and ps_pst_open.
+PS_MUST_USE ps_status ps_model_file_open(const char *path, ps_model_file *out);
+void ps_model_file_close(ps_model_file *file);
+uint64_t ps_model_file_bytes(const ps_model_file *file);
+
+#endif

@@ -1,0 +1,48 @@
+// format/pst_internal.h - the bytes of a compiled file. The host is little endian, as the file is.
+#ifndef PS_FORMAT_PST_INTERNAL_H
+#define PS_FORMAT_PST_INTERNAL_H
+
+#include "format/pst.h"
+
+#define PS_PST_MAGIC "PRESTPST" // 8 bytes, without NUL
+#define PS_PST_PAGE_BYTES ((uint64_t)4096)
+
+#define PS_PST_HEAD "gguf-head"
+#define PS_PST_TABLE "weights"
+#define PS_PST_DATA "data"
+
+typedef struct ps_pst_section {
+    char name[16]; // NUL-padded, at least one NUL
+    uint64_t offset;
+    uint64_t size_bytes;
+    uint64_t checksum; // of all of it; 0 for data, whose weights have their own
+} ps_pst_section;
+
+typedef struct ps_pst_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t layout; // PS_LAYOUT_VERSION
+    uint64_t file_bytes;
+    uint64_t gguf_bytes;
+    uint64_t fingerprint; // ps_gguf_fingerprint
+    uint64_t checksum;    // of this structure, this field being 0
+    uint32_t section_count;
+    uint32_t reserved; // 0
+    ps_pst_section sections[PS_PST_SECTIONS_MAX];
+} ps_pst_header;
+_Static_assert(sizeof(ps_pst_header) == 56 + PS_PST_SECTIONS_MAX * 40, "the header has no gaps");
+_Static_assert(sizeof(ps_pst_header) <= PS_PST_PAGE_BYTES, "the header fits its page");
+
+typedef struct ps_pst_entry {
+    char name[64];  // NUL-padded, at least one NUL
+    uint32_t dtype; // GGUF's number
+    uint32_t outputs, inputs, experts;
+    uint32_t is_vector; // 0 or 1
+    uint32_t reserved;  // 0
+    uint64_t offset;    // in the section "data", a multiple of 64
+    uint64_t size_bytes;
+    uint64_t checksum;
+} ps_pst_entry;
+_Static_assert(sizeof(ps_pst_entry) == 112, "an entry has no gaps");
+
+#endif

@@ -1,0 +1,59 @@
+// fuzz-links: ps_format
+//
+// Goal: no bytes whatever make the reader of compiled files read outside them or break a promise of
+// pst.h: every weight lies in the file, is named once, and is found by its name.
+#include "base/hash.h"
+#include "format/pst.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/gguf_walk.h"
+
+#include <string.h>
+
+static void count_damage(void *context, const char *what, const char *name)
+{
+    ps_assert(strlen(what) > 0 && strlen(name) < 64);
+    *(uint32_t *)context += 1;
+}
+
+static void check_weight(const ps_pst *file, uint32_t i, const uint8_t *bytes, size_t size_bytes)
+{
+    const ps_pst_weight *weight = ps_pst_weight_at(file, i);
+    const uint8_t *data = weight->data;
+    ps_assert(data >= bytes && data <= bytes + size_bytes);
+    ps_assert(weight->size_bytes <= (uint64_t)(bytes + size_bytes - data));
+    ps_assert((data - bytes) % 64 == 0);
+    ps_assert(ps_pst_weight_find(file, weight->name) == weight);
+    const ps_gguf_tensor *tensor = ps_gguf_tensor_find(ps_pst_gguf(file), weight->name);
+    ps_assert(tensor != NULL && tensor->dtype == weight->dtype);
+    ps_assert(tensor->data == (weight->is_vector ? weight->data : NULL));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size_bytes)
+{
+    ps_pst *file = NULL;
+    if (ps_pst_open_bytes(bytes, size_bytes, &file) != PS_OK) {
+        ps_assert(file == NULL);
+        ps_assert(ps_error_message()[0] != '\0');
+        return 0;
+    }
+    ps_assert(ps_pst_size_bytes(file) == size_bytes);
+    for (uint32_t i = 0; i < ps_pst_weight_count(file); i++) {
+        check_weight(file, i, bytes, size_bytes);
+    }
+    uint32_t reported = 0;
+    const uint32_t damaged = ps_pst_verify(file, count_damage, &reported);
+    ps_assert(reported == damaged);
+    const ps_gguf *gguf = ps_pst_gguf(file);
+    for (uint32_t i = 0; i < ps_gguf_tensor_count(gguf); i++) {
+        const ps_gguf_tensor *tensor = ps_gguf_tensor_at(gguf, i);
+        if (tensor->data != NULL) {
+            (void)ps_hash(tensor->data, tensor->size_bytes, 0);
+        }
+    }
+    for (uint32_t i = 0; i < ps_gguf_key_count(gguf); i++) {
+        (void)ps_gguf_walk_array(gguf, ps_gguf_key_at(gguf, i));
+    }
+    (void)ps_gguf_fingerprint(gguf);
+    ps_pst_close(file);
+    return 0;
+}

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Writes test/fuzz/corpus/pst: small compiled files, each good_* or bad_* in one named way.
+
+The files are committed; run this after a change here. `--check` writes nothing and fails when the
+folder differs. test/format/test_pst.c says what each bad file must be told. Written from the
+description of the format in format/pst.h and not from the writer, so that the two can disagree.
+Checksums are zeros: opening does not read them.
+"""
+import pathlib
+import re
+import struct
+import sys
+
+FOLDER = pathlib.Path(__file__).parent / "corpus" / "pst"
+LAYOUT_H = pathlib.Path(__file__).parent.parent.parent / "src" / "base" / "layout.h"
+LAYOUT = int(re.search(r"#define PS_LAYOUT_VERSION (\d+)", LAYOUT_H.read_text(encoding="ascii")).group(1))
+
+PAGE, LINE = 4096, 64
+F32, Q8_0 = 0, 8
+
+
+def round_up(value, unit):
+    return (value + unit - 1) // unit * unit
+
+
+def string(text):
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def tensor(name, dims, kind, offset):
+    return string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+
+
+# A norm, and a matrix of 16 rows of 32 columns; a tensor that no graph reads.
+HEAD = (struct.pack("<4sIQQ", b"GGUF", 3, 3, 1) + string("general.architecture") + struct.pack("<I", 8) + string("llama") +
+        tensor("a.weight", [4], F32, 0) + tensor("b.weight", [32, 16], Q8_0, 32) + tensor("unused", [8], F32, 576))
+GGUF_BYTES = round_up(len(HEAD), 32) + 576 + 32
+
+
+def entry(name, kind, outputs, inputs, offset, size, is_vector=0, experts=0):
+    name = name if isinstance(name, bytes) else name.encode()
+    return struct.pack("<64s6I3Q", name, kind, outputs, inputs, experts, is_vector, 0, offset, size, 0)
+
+
+A = entry("a.weight", F32, 1, 4, 0, 16, is_vector=1)
+B = entry("b.weight", Q8_0, 16, 32, 64, 544)
+
+
+def pst(entries=(A, B), head=HEAD, data=bytes(608), more=(), skip=(), magic=b"PRESTPST", version=1, layout=LAYOUT,
+        file_bytes=None, gguf_bytes=GGUF_BYTES, count=None, data_shift=0, **places):
+    """places: name of a section with _ for -, and its (offset, bytes)."""
+    table = b"".join(entries)
+    table_at = round_up(PAGE + len(head), LINE)
+    data_at = round_up(table_at + len(table), PAGE) + data_shift
+    found = {"gguf-head": (PAGE, len(head)), "weights": (table_at, len(table)), "data": (data_at, len(data))}
+    found.update({name.replace("_", "-"): place for name, place in places.items()})
+    listed = [(name.encode(), *place) for name, place in found.items() if name not in skip] + list(more)
+    size = data_at + len(data)
+    header = struct.pack("<8sIIQQQQII", magic, version, layout, size if file_bytes is None else file_bytes, gguf_bytes,
+                         0x0123456789abcdef, 0, len(listed) if count is None else count, 0)
+    header += b"".join(struct.pack("<16sQQQ", name, offset, length, 0) for name, offset, length in listed)
+    content = bytearray(size)
+    for at, part in ((0, header), (PAGE, head), (table_at, table), (data_at, data)):
+        content[at:at + len(part)] = part
+    return bytes(content)
+
+
+def cases():
+    good = pst()
+    yield "good", good
+    yield "good_unknown_section", pst(more=[(b"plan", 4096, 3)])
+    yield "good_no_weights", pst(entries=[])
+    yield "good_gap", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 128, 544)], data=bytes(672))
+    yield "bad_empty", b""
+    yield "bad_magic", pst(magic=b"PRESTAGE")
+    yield "bad_gguf", HEAD
+    yield "bad_header_cut", good[:1000]
+    yield "bad_version_newer", pst(version=2)
+    yield "bad_version_0", pst(version=0)
+    yield "bad_layout", pst(layout=LAYOUT - 1)
+    yield "bad_cut", good[:-1]
+    yield "bad_longer", good + b"\0"
+    yield "bad_section_count", pst(count=65)
+    yield "bad_section_name", pst(more=[(b"x" * 16, 0, 0)])
+    yield "bad_section_no_name", pst(more=[(b"", 0, 0)])
+    yield "bad_section_twice", pst(more=[(b"data", 0, 0)])
+    yield "bad_section_past_end", pst(more=[(b"plan", len(good) - 1, 2)])
+    yield "bad_section_wraps", pst(more=[(b"plan", 16, 2**64 - 8)])
+    for name in ("gguf-head", "weights", "data"):
+        yield f"bad_no_{name}", pst(skip=[name])
+    yield "bad_head_cut", pst(gguf_head=(PAGE, len(HEAD) - 4))
+    yield "bad_head_bytes", pst(gguf_bytes=GGUF_BYTES - 1)
+    yield "bad_head_huge", pst(gguf_bytes=2**63)
+    yield "bad_head_small", pst(gguf_bytes=8)
+    yield "bad_table_bytes", pst(weights=(round_up(PAGE + len(HEAD), LINE), 111))
+    yield "bad_data_place", pst(data_shift=64)
+    yield "bad_name_no_end", pst(entries=[entry(b"n" * 64, F32, 1, 4, 0, 16, is_vector=1)])
+    yield "bad_name_unknown", pst(entries=[entry("c.weight", F32, 1, 4, 0, 16, is_vector=1)])
+    yield "bad_name_twice", pst(entries=[A, entry("a.weight", F32, 1, 4, 64, 16, is_vector=1)])
+    yield "bad_order", pst(entries=[entry("b.weight", Q8_0, 16, 32, 0, 544), entry("a.weight", F32, 1, 4, 576, 16, is_vector=1)])
+    yield "bad_type", pst(entries=[A, entry("b.weight", F32, 16, 32, 64, 544)])
+    yield "bad_vector_flag", pst(entries=[entry("a.weight", F32, 1, 4, 0, 16, is_vector=2)])
+    yield "bad_vector_type", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 64, 544, is_vector=1)])
+    yield "bad_vector_bytes", pst(entries=[entry("a.weight", F32, 1, 4, 0, 20, is_vector=1)])
+    yield "bad_offset_misaligned", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 32, 544)])
+    yield "bad_offset_huge", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 2**64 - 64, 544)])
+    yield "bad_overlap", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 0, 544)])
+    yield "bad_bytes_past_end", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 64, 545)])
+    yield "bad_bytes_huge", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 64, 2**64 - 64)])
+
+
+def main():
+    wanted = dict(cases())
+    present = {p.name: p.read_bytes() for p in FOLDER.glob("*")}
+    if "--check" in sys.argv:
+        differing = sorted(n for n in wanted.keys() | present.keys() if wanted.get(n) != present.get(n))
+        sys.exit(f"run test/fuzz/make_pst_corpus.py: {differing}" if differing else 0)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in present.keys() - wanted.keys():
+        (FOLDER / name).unlink()
+    for name, data in wanted.items():
+        (FOLDER / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
