@@ -15,12 +15,14 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
+#include "engine/compile.h"
 #include "engine/engine_test.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static atomic_long calls_left = -1; // until one fails; negative: none does
 static atomic_long calls;
@@ -141,12 +143,17 @@ static ps_status use(ps_model *model, int32_t *out)
     return status;
 }
 
-// All of it with the n-th call failing; *out_failed: there were so many.
+// All of it with the n-th call failing; *out_failed: there were so many. name: of a fixture, or the
+// path of a compiled file.
 static ps_status attempt(const char *name, long n, int32_t *out_token, bool *out_failed)
 {
     char path[512];
     ps_model *model = NULL;
-    (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR, name);
+    if (name[0] == '/') {
+        (void)snprintf(path, sizeof path, "%s", name);
+    } else {
+        (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR, name);
+    }
     atomic_store(&calls_left, n);
     ps_status status = ps_model_open(path, &(ps_model_options){.threads = 2}, &model);
     if (status == PS_OK) {
@@ -182,6 +189,32 @@ static void test_every_failure_is_reported(void **state)
     }
     printf("  %s: %ld calls\n", name, n - 1);
     assert_true(n > 25);
+}
+
+// Compiling with the n-th call failing leaves no file; what it makes in the end is opened likewise.
+static void test_compiled_files(void **state)
+{
+    char folder[] = "/tmp/prestage-test-XXXXXX";
+    char path[64];
+    ps_model *model = open_golden(*state, 1);
+    ps_status status = PS_NO_MEMORY;
+    long n = 0;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/a.pst", folder);
+    for (; status != PS_OK; n++) {
+        ps_compile_result result;
+        assert_int_equal(-1, access(path, F_OK));
+        atomic_store(&calls_left, n);
+        status = ps_model_compile(model, path, &(ps_compile_options){0}, &result);
+        atomic_store(&calls_left, -1);
+        assert_true(status == PS_OK || status == PS_NO_MEMORY || status == PS_EXHAUSTED);
+    }
+    assert_true(n > 3);
+    ps_model_close(model);
+    void *compiled = path;
+    test_every_failure_is_reported(&compiled);
+    assert_int_equal(0, unlink(path));
+    assert_int_equal(0, rmdir(folder));
 }
 
 static void test_printing_plans(void **state)
@@ -272,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
         cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
+        cmocka_unit_test_prestate(test_compiled_files, experts),
         cmocka_unit_test_prestate(test_printing_plans, experts),
         cmocka_unit_test_prestate(test_weights_larger_than_memory, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
