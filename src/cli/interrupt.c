@@ -32,10 +32,19 @@ void ps_cli_interrupt_install(void)
     handle(SIGINT);
 }
 
+// What nohup has put aside stays so.
+static void handle_unless_ignored(int number)
+{
+    struct sigaction now;
+    if (sigaction(number, NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+        handle(number);
+    }
+}
+
 void ps_cli_interrupt_add_terminate(void)
 {
-    handle(SIGTERM);
-    handle(SIGHUP);
+    handle_unless_ignored(SIGTERM);
+    handle_unless_ignored(SIGHUP);
 }
 
 void ps_cli_interrupt_set(ps_cli_interrupt_mode mode)
