@@ -13,16 +13,6 @@ const ps_dtype_info *ps_dtype_get(ps_dtype dtype)
     return &INFOS[dtype];
 }
 
-ps_dtype ps_dtype_by_name(ps_str name)
-{
-    for (unsigned i = 0; i < PS_DTYPE_COUNT; i++) {
-        if (ps_str_equal(name, INFOS[i].name)) {
-            return (ps_dtype)i;
-        }
-    }
-    return PS_DTYPE_COUNT;
-}
-
 ps_dtype ps_dtype_by_gguf_id(uint32_t gguf_id)
 {
     for (unsigned i = 0; i < PS_DTYPE_COUNT; i++) {

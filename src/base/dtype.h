@@ -21,8 +21,7 @@ typedef struct ps_dtype_info {
 
 const ps_dtype_info *ps_dtype_get(ps_dtype dtype);
 
-// PS_DTYPE_COUNT when no line of dtype.def has that name or GGUF id.
-ps_dtype ps_dtype_by_name(ps_str name);
+// PS_DTYPE_COUNT when no line of dtype.def has that GGUF id.
 ps_dtype ps_dtype_by_gguf_id(uint32_t gguf_id);
 
 // True for the block formats whose products run on int8 activations.

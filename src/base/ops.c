@@ -29,16 +29,6 @@ const ps_op_info *ps_op_get(ps_op op)
     return &INFOS[op];
 }
 
-ps_op ps_op_by_name(ps_str name)
-{
-    for (unsigned i = 0; i < PS_OP_COUNT; i++) {
-        if (ps_str_equal(name, INFOS[i].name)) {
-            return (ps_op)i;
-        }
-    }
-    return PS_OP_COUNT;
-}
-
 const char *ps_site_name(ps_site site)
 {
     ps_assert((unsigned)site < PS_SITE_COUNT);

@@ -28,7 +28,6 @@ typedef struct ps_op_info {
 #define PS_OP_INPUTS_MAX 4
 
 const ps_op_info *ps_op_get(ps_op op);
-ps_op ps_op_by_name(ps_str name); // PS_OP_COUNT: none
 
 // What a value is.
 typedef enum ps_value_kind {

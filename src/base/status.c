@@ -56,12 +56,6 @@ ps_status ps_fail_prefix(ps_status code, const char *format, ...)
     return code;
 }
 
-ps_status ps_fail_copy(ps_status code, const char *text)
-{
-    (void)snprintf(message, sizeof message, "%s", text);
-    return code;
-}
-
 void ps_assert_failed(const char *file, int line, const char *condition)
 {
     (void)fprintf(stderr, "prestage: bug at %s:%d: %s does not hold\n", file, line, condition);

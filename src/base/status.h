@@ -21,9 +21,6 @@ void ps_fail_at(const char *file, int line, ps_status code, const char *format, 
 // Puts "prefix: " before this thread's message; for callers that know which file was being read.
 ps_status ps_fail_prefix(ps_status code, const char *format, ...) PS_PRINTF(2, 3);
 
-// Takes a message over from another thread (a worker's, say).
-ps_status ps_fail_copy(ps_status code, const char *message);
-
 // Ends the process with file, line and condition. For bugs, never for input; stays on in release.
 _Noreturn void ps_assert_failed(const char *file, int line, const char *condition);
 

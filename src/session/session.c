@@ -130,11 +130,6 @@ void ps_session_destroy(ps_session *session)
     free(session);
 }
 
-ps_exec *ps_session_exec(ps_session *session)
-{
-    return session->config.exec;
-}
-
 void ps_session_get_info(const ps_session *session, ps_session_info *out)
 {
     const ps_session_config *config = &session->config;

@@ -28,8 +28,6 @@ PS_MUST_USE ps_status ps_session_create_from(const ps_session_config *config, ps
 uint32_t ps_session_group_blocks(uint32_t window, uint32_t context_tokens, uint64_t kv_tokens,
                                  uint32_t sequences, uint32_t batch_rows);
 
-ps_exec *ps_session_exec(ps_session *session);
-
 // The program that a step of `rows` rows up to position `position_last` runs; NULL: none is large
 // enough.
 const ps_program *ps_session_program_for(const ps_session *session, uint32_t rows, uint32_t logits,
