@@ -1,9 +1,9 @@
 // prestage/prestage.h - the engine: open a model, run sequences, read logits, sample.
 //
-//     ps_model *model;                        a model file, packed for this CPU, with its worker
-//     threads ps_session *session;                    a KV pool and plans; many sequences share
-//     them ps_sequence sequence;                   one context of tokens ps_sampler *sampler; picks
-//     a token from logits
+//     ps_model *model;       a model file, packed for this CPU, with its worker threads
+//     ps_session *session;   a KV pool and plans; many sequences share them
+//     ps_sequence sequence;  one context of tokens
+//     ps_sampler *sampler;   picks a token from logits
 //
 // A minimal program is examples/generate.c. Greedy output is a pure function of model and prompt:
 // neither the thread count nor the instruction set, batch composition or chunking of the prompt
@@ -84,9 +84,10 @@ PS_API PS_MUST_USE ps_status ps_model_measure_read(ps_model *model, double *out_
 // ---- text
 
 enum {
-    PS_TEXT_ADD_SPECIAL = 1, // BOS (and EOS) as the model asks, never twice
-    PS_TEXT_PARSE_SPECIAL =
-        2, // text like "<|im_end|>" becomes the special token; for trusted text only
+    // BOS (and EOS) as the model asks, never twice.
+    PS_TEXT_ADD_SPECIAL = 1,
+    // Text like "<|im_end|>" becomes the special token; for trusted text only.
+    PS_TEXT_PARSE_SPECIAL = 2,
 };
 
 // Text of any bytes to tokens. *out_ids: [*out_count], free with ps_free.
@@ -115,8 +116,8 @@ PS_API bool ps_model_is_end(const ps_model *model, int32_t id);
 //
 // PS_NOT_FOUND    the model has no template
 // PS_INVALID      not JSON, or the template refused (raise_exception)
-// PS_UNSUPPORTED  the template uses something that prestage's Jinja does not have; named, with its
-// line
+// PS_UNSUPPORTED  the template uses something that prestage's Jinja does not have; named, with
+//                 its line
 PS_API PS_MUST_USE ps_status ps_model_render_chat(const ps_model *model, const char *context_json,
                                                   char **out_text, size_t *out_length);
 
@@ -134,8 +135,7 @@ typedef struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX
     uint32_t sequences;      // at the same time; 0: 1
     uint32_t batch_rows;     // tokens in one step at most, 1..PS_BATCH_ROWS_MAX; 0: 512
-    uint64_t
-        kv_tokens; // tokens that the KV pool holds for all sequences; 0: sequences x context_tokens
+    uint64_t kv_tokens;      // that the KV pool holds for all; 0: sequences x context_tokens
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -181,8 +181,7 @@ typedef struct ps_row {
 // sequence stand together. Nothing changes unless PS_OK is returned.
 //
 // PS_INVALID    a sequence is not open, a token is out of range, rows of a sequence are apart,
-// count is 0 or above
-//               batch_rows, more than PS_LOGITS_MAX rows want logits
+//               count is 0 or above batch_rows, or more than PS_LOGITS_MAX rows want logits
 // PS_EXHAUSTED  a sequence would pass its context, or the KV pool is full
 PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *rows,
                                              uint32_t count);

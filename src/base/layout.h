@@ -26,11 +26,12 @@
 // Scales of one unit, "[16]" being one a row:
 //     Q4_0 Q5_0 Q8_0  d f16[16]
 //     Q4_1 Q5_1       d f16[16], m f16[16]
-//     Q4_K Q5_K       d f16[16], dmin f16[16], then for the eight blocks b of the unit u8
-//     low[b][16]: bits
-//                     0-3 of the scale in bits 0-3, bits 0-3 of the min in bits 4-7; then for the
-//                     four pairs of blocks u8 high[b / 2][16]: bits 4-5 of the scale in bits 0-1
-//                     and of the min in bits 2-3 for even b, the same in bits 4-7 for odd b
+//     Q4_K Q5_K       d f16[16], dmin f16[16],
+//                     then for the eight blocks b of the unit u8 low[b][16]: bits 0-3 of the scale
+//                     in bits 0-3, bits 0-3 of the min in bits 4-7;
+//                     then for the four pairs of blocks u8 high[b / 2][16]: bits 4-5 of the scale
+//                     in bits 0-1 and of the min in bits 2-3 for even b, the same in bits 4-7 for
+//                     odd b
 //     Q6_K            d f16[16], then i8 scale[16 sub-blocks of 16 columns][16]
 //
 // Values (facts of the formats): Q8_0 d*q; Q4_0 d*(q-8); Q5_0 d*(q-16); Q4_1, Q5_1 d*q + m;

@@ -11,9 +11,8 @@
 #define PS_PRINTF(format_index, first_index)                                                       \
     __attribute__((format(printf, format_index, first_index)))
 
-// Records the message of this thread (cut at 1,023 bytes, control bytes shown as '?') and returns
-// `code`.
-// The value is `code` itself, so that compilers see that it is not PS_OK.
+// Records the message of this thread (cut at 1,023 bytes, control bytes shown as '?') and gives
+// `code` itself, so that compilers see that it is not PS_OK.
 #define ps_fail(code, ...) (ps_fail_at(__FILE__, __LINE__, (code), __VA_ARGS__), (code))
 void ps_fail_at(const char *file, int line, ps_status code, const char *format, ...)
     PS_PRINTF(4, 5);

@@ -2,8 +2,8 @@
 //
 // One line for each operator and site, then "rest", what a step takes outside of its operators, and
 // "all", the sum. Times are microseconds a step. `share` is of the step's time, work and wait
-// together; GB/s are the bytes of all workers over the time that the operator worked,
-// and for "all" over the whole step.
+// together; GB/s are the bytes of all workers over the time that the operator worked, and for "all"
+// over the whole step.
 #ifndef PS_CLI_BENCH_OPS_H
 #define PS_CLI_BENCH_OPS_H
 

@@ -13,8 +13,7 @@ typedef struct ps_work {
 } ps_work;
 
 // Nanoseconds: the slowest of memory, cache, integer and float units, each at the machine's
-// measured rate (the roofline; DESIGN section 10 with every efficiency 1, as the rates are achieved
-// ones).
+// measured rate. This is the roofline with every efficiency 1, as the rates are achieved ones.
 uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work);
 
 #endif

@@ -47,7 +47,7 @@ void ps_exec_destroy(ps_exec *exec); // also its programs; NULL is allowed
 //
 // PS_NOT_FOUND  the plan names a weight that is not there
 // PS_INVALID    a weight's dtype or shape is not what the plan says; context_max above the
-// executor's; KV differs
+//               executor's; KV differs
 PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup,
                                    void *context, ps_program **out);
 
@@ -57,8 +57,8 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 // Runs one step. `step` is checked whole before anything changes, but for PS_INVALID of a row that
 // reads a block which its sequence does not have: the changes to the tables are then made.
 //
-// PS_INVALID  a row, a token or a block is out of range; the message says which
-// PS_EXHAUSTED more rows, or a higher position, than the program's bucket has
+// PS_INVALID    a row, a token or a block is out of range; the message says which
+// PS_EXHAUSTED  more rows, or a higher position, than the program's bucket has
 PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
 
 // The logits of the step's `index`-th row that wanted them, f32 [vocabulary]; valid until the next

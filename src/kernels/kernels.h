@@ -6,9 +6,9 @@
 // explicit fma wherever one is meant and never elsewhere:
 //
 //   sums      over 64 virtual lanes: element i goes to lane i % 64 (a tail counts as zeros), each
-//   lane is one
-//             chain in order of i. Lanes are folded as eight chains of eight, c = lane / 8, added
-//             left to right (s[l] = ((c0[l] + c1[l]) + c2[l]) + ... + c7[l], l = 0..7), then
+//             lane is one chain in order of i. Lanes are folded as eight chains of eight,
+//             c = lane / 8, added left to right
+//             (s[l] = ((c0[l] + c1[l]) + c2[l]) + ... + c7[l], l = 0..7), then
 //             halves: t[l] = s[l] + s[l+4], u[l] = t[l] + t[l+2], u[0] + u[1].
 //   exp       ps_exp in kernels/exp.h: one polynomial, the same operations on every ISA.
 //   max       ignores NaN, which then shows in what follows; -infinity when there is nothing else.
@@ -29,23 +29,24 @@
 // inputs  a multiple of the dtype's block columns
 // tokens  >= 1; the group's weights are read once for several tokens, a whole tile at a time
 //
-// Order, one chain of fma for each (t, o) from +0, by block b of 32 columns, with da = d[b], ds =
-// ds[b] of the q8 row, and i = the exact integer dot product of the block:
+// Order, one chain of fma for each (t, o) from +0, by block b of 32 columns, with da = d[b],
+// ds = ds[b] of the q8 row, and i = the exact integer dot product of the block:
 //   Q8_0, Q4_0, Q5_0   acc = fma((float)i, d * da, acc), i over (q - 0 | 8 | 16) * a
 //   Q4_1, Q5_1         acc = fma((float)i, d * da, acc); acc = fma(m, ds, acc), i over q * a
-//   Q4_K, Q5_K         acc = fma((float)i, (d * scale) * da, acc); acc = fma(-(dmin * min), ds,
-//   acc) Q6_K               i = scale[0] * i0 + scale[1] * i1, i0 and i1 over (q - 32) * a of 16
-//   columns each;
-//                      acc = fma((float)i, d * da, acc)
+//   Q4_K, Q5_K         acc = fma((float)i, (d * scale) * da, acc);
+//                      acc = fma(-(dmin * min), ds, acc)
+//   Q6_K               i = scale[0] * i0 + scale[1] * i1, i0 and i1 over (q - 32) * a of 16
+//                      columns each; acc = fma((float)i, d * da, acc)
 //   F32 F16 BF16       acc = fma(w, x, acc), by column
 // No kernel reads past the last group but for prefetch hints.
 typedef void ps_linear_fn(float *const *y, const void *w, size_t group_count, uint32_t inputs,
                           const void *const *x, uint32_t tokens);
 
-// x f32 [n] to a q8 row; n a multiple of 32. Per block: amax = max |x|. When any x is not finite: d
-// = NaN, q = 0, sums 0, ds = NaN. When amax < 2^-100: all zero. Else d = amax / 127, q = round(x *
-// (127 / amax)). The maximum is taken over the bits of |x| as integers, so that NaN wins on every
-// ISA.
+// x f32 [n] to a q8 row; n a multiple of 32. Per block, amax = max |x|:
+//   any x not finite   d = NaN, q = 0, sums 0, ds = NaN
+//   amax < 2^-100      all zero
+//   otherwise          d = amax / 127, q = round(x * (127 / amax))
+// The maximum is taken over the bits of |x| as integers, so that NaN wins on every ISA.
 typedef void ps_quantise_fn(void *q8_row, const float *x, uint32_t n);
 
 // y[i] = (x[i] * scale) * w[i], scale = 1 / sqrt(sum(fma(x, x)) / n + eps). y may be x. w [n]. Any
@@ -117,8 +118,8 @@ typedef void ps_attention_partial_fn(const ps_attention_partial *args);
 typedef void ps_attention_merge_fn(float *running_m, float *running_l, float *running_o, float m,
                                    float l, const float *o, uint32_t head_dim);
 
-// p = exp(x - max x) / sum, the sum over 64 virtual lanes; p may be x. The division is p * (1 /
-// sum).
+// p = exp(x - max x) / sum, the sum over 64 virtual lanes; p may be x. The division is
+// p * (1 / sum).
 typedef void ps_softmax_fn(float *p, const float *x, uint32_t n);
 
 // y = cap * tanh(x / cap); y may be x.

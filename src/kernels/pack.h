@@ -9,7 +9,7 @@
 //
 // out      first group's destination, group_count * ps_packed_group_bytes()
 // rows     the tensor's data as in the file: [outputs][ps_dtype_row_bytes(dtype, inputs)], no
-// alignment assumed
+//          alignment assumed
 void ps_pack_groups(void *out, const void *rows, ps_dtype dtype, uint64_t outputs, uint32_t inputs,
                     uint64_t first_group, uint64_t group_count);
 

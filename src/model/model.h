@@ -48,9 +48,9 @@ typedef struct ps_model_config {
     bool expert_normalise; // divide the chosen weights by their sum
     float expert_scale;    // factor of the chosen weights; 0: none
 
-    float norm_eps;           // > 0
-    ps_rope_style rope_style; //
-    uint32_t rotary_dim;      // even, <= head_dim of every layer
+    float norm_eps; // > 0
+    ps_rope_style rope_style;
+    uint32_t rotary_dim; // even, <= head_dim of every layer
     ps_activation activation;
     float embedding_scale;   // factor of the embedded row; 0: none
     float attention_scale;   // factor of attention scores

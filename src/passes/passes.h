@@ -23,7 +23,8 @@ typedef struct ps_pass_options {
 //   quantise   one for each value that a linear with a quantised weight reads
 //   linear     q, k and v of one input become one linear with three weights and views of its output
 //   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
-//   when only that is read norm_quantise   an rms_norm whose only reader is a quantise
+//              when only that is read
+//   norm_quantise   an rms_norm whose only reader is a quantise
 PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options);
 
 // Labels what can hide traffic: vector operators.

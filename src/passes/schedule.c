@@ -1,13 +1,12 @@
 // passes/schedule.c - a graph becomes the list of steps that all workers walk.
 //
 // 1. Every step gets a split, and every value that is computed column by column remembers which
-// worker owns which
-//    columns (its partition). A columnwise operator follows the partition of its input.
+//    worker owns which columns (its partition). A columnwise operator follows the partition of its
+//    input.
 // 2. A barrier goes before a step when a value that it reads may have been written, in the part
-// that a worker reads, by
-//    another worker, and no barrier stands between already.
+//    that a worker reads, by another worker, and no barrier stands between already.
 // 3. The workspace is laid out (place.c): shared values by the barriers between which they live,
-// private ones by steps.
+//    private ones by steps.
 #include "cost/cost.h"
 #include "passes/passes.h"
 #include "passes/place.h"

@@ -33,9 +33,9 @@ const char *ps_split_name(ps_split split); // "all", "rows", "columns", "units"
 typedef struct ps_plan_value {
     ps_value is;     // kind, shape, view
     bool is_private; // activations: in every worker's own workspace
-    // Activations whose columns workers compute apart: worker w of W owns units [n w / W, n (w + 1)
-    // / W) of part_unit columns, n = part_columns / part_unit rounded up, of a range in which this
-    // value's column 0 stands at part_offset. part_unit 0: not so.
+    // Activations whose columns workers compute apart: worker w of W owns the units from n w / W to
+    // before n (w + 1) / W, of part_unit columns each, n = part_columns / part_unit rounded up, of
+    // a range in which this value's column 0 stands at part_offset. part_unit 0: not so.
     uint32_t part_columns, part_unit, part_offset;
     uint64_t offset_bytes; // activations with own storage: in the shared or the private workspace
     uint64_t row_bytes;    //   from one row to the next
@@ -104,9 +104,9 @@ PS_MUST_USE ps_status ps_plan_parse(ps_str text, ps_arena *arena, ps_plan **out)
 // The only input to a step. One block of memory without pointers: the header, then row_count rows,
 // then block_count changes to block tables.
 typedef struct ps_step_row {
-    uint32_t sequence;     // slot of the sequence
-    uint32_t position;     // of the token in its sequence
-    int32_t token;         //
+    uint32_t sequence; // slot of the sequence
+    uint32_t position; // of the token in its sequence
+    int32_t token;
     uint32_t wants_logits; // 0 or 1
 } ps_step_row;
 

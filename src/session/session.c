@@ -1,12 +1,12 @@
 // session/session.c - sequences and their blocks.
 //
 // 1. A sequence of length n owns, in each group, one reference to every block that holds a position
-// that its next row can
-//    see: from first_block (0 without a window) to the block of position n - 1.
+//    that its next row can see: from first_block (0 without a window) to the block of position
+//    n - 1.
 // 2. Only a block with one reference is written. A row that would write a shared one gets a copy
-// first.
+//    first.
 // 3. A step is checked whole, blocks counted, before anything is acquired; so a refused step
-// changes nothing.
+//    changes nothing.
 #include "session/session.h"
 
 #include "session/profiler.h"

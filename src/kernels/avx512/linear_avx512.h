@@ -4,8 +4,8 @@
 // bytes, with four activations broadcast from memory, so that no sum crosses lanes. The offset of
 // the formats (8, 16, 32, 128) comes back in as the start of the integer sum: -offset times the sum
 // of the block's activations, one vpdpwssd. Everything here is inlined with a constant dtype and a
-// constant number of tokens, and unrolled; the types differ in unpack_pair and
-// load_scales alone.
+// constant number of tokens, and unrolled; the types differ in unpack_pair and load_scales
+// alone.
 //
 // Numbers that the loops stand on:
 // 1. An unpacked column is at most 255, an activation at most 127 in magnitude, so sums of 32
