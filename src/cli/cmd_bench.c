@@ -1,10 +1,10 @@
 // cli/cmd_bench.c - `prestage bench`: the tests of llama-bench, with a ceiling beside decoding.
 //
-// A test reads P tokens and generates N, behind D tokens that are already in the context. Tokens
-// are random: speed does not depend on them. Each test runs once to warm up, then R times. The
-// ceiling is what the same threads read from memory at best, measured right before and right after
-// a test of decoding; the larger counts. With --ops the repetitions are profiled, which costs them
-// about a percent, and every test has a ceiling.
+// A test reads P tokens and generates N, behind D tokens that are already in the context, for S
+// sequences at once. Tokens are random: speed does not depend on them. Each test runs once to warm
+// up, then R times. The ceiling is what the same threads read from memory at best, measured right
+// before and right after a test of decoding; the larger counts. With --ops the repetitions are
+// profiled, which costs them about a percent, and every test has a ceiling.
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -21,7 +21,9 @@
 #define POLICY "off"
 
 typedef struct bench_test {
-    uint32_t prompt, generate, depth, threads; // threads as asked for
+    uint32_t prompt, generate, depth; // of each sequence
+    uint32_t threads;                 // as asked for
+    uint32_t sequences;
 } bench_test;
 
 typedef struct bench_row {
@@ -38,7 +40,8 @@ typedef struct bench {
     ps_model *model;
     ps_model_info info;
     ps_session *session;
-    int32_t *tokens; // random, as many as the longest test takes
+    ps_sequence sequences[PS_LOGITS_MAX];
+    int32_t *tokens; // random, as many as a sequence of the longest test takes
     bench_row row;
     ps_json_writer json;
     uint32_t printed;
@@ -46,15 +49,34 @@ typedef struct bench {
 
 // ---- the list of tests
 
-static uint32_t add_test(bench_test *tests, uint32_t count, bench_test test)
+static void add_test(bench_test *tests, uint32_t *count, bench_test test, uint32_t prompt,
+                     uint32_t generate)
 {
-    if (test.prompt + test.generate == 0) {
-        return count;
+    if (prompt + generate == 0) {
+        return;
     }
-    if (count < TESTS_MAX) {
-        tests[count] = test;
+    if (*count < TESTS_MAX) {
+        test.prompt = prompt;
+        test.generate = generate;
+        tests[*count] = test;
     }
-    return count + 1;
+    (*count)++;
+}
+
+// The tests of one thread count, depth and number of sequences.
+static void add_tests(const ps_cli_options *options, bench_test *tests, uint32_t *count,
+                      bench_test test)
+{
+    for (uint32_t i = 0; i < options->prompts.count; i++) {
+        add_test(tests, count, test, options->prompts.values[i], 0);
+    }
+    for (uint32_t i = 0; i < options->generations.count; i++) {
+        add_test(tests, count, test, 0, options->generations.values[i]);
+    }
+    for (uint32_t i = 0; i < options->pair_prompts.count; i++) {
+        add_test(tests, count, test, options->pair_prompts.values[i],
+                 options->pair_generations.values[i]);
+    }
 }
 
 // Threads change slowest, because a model is opened for each; then depths, as llama-bench does.
@@ -64,26 +86,18 @@ static uint32_t list_tests(const ps_cli_options *options, bench_test tests[TESTS
     uint32_t count = 0;
     for (uint32_t t = 0; t < options->thread_counts.count; t++) {
         for (uint32_t d = 0; d < options->depths.count; d++) {
-            const uint32_t depth = options->depths.values[d];
-            const uint32_t threads = options->thread_counts.values[t];
-            for (uint32_t i = 0; i < options->prompts.count; i++) {
-                count = add_test(tests, count,
-                                 (bench_test){options->prompts.values[i], 0, depth, threads});
-            }
-            for (uint32_t i = 0; i < options->generations.count; i++) {
-                count = add_test(tests, count,
-                                 (bench_test){0, options->generations.values[i], depth, threads});
-            }
-            for (uint32_t i = 0; i < options->pair_prompts.count; i++) {
-                count = add_test(tests, count,
-                                 (bench_test){options->pair_prompts.values[i],
-                                              options->pair_generations.values[i], depth, threads});
+            for (uint32_t s = 0; s < options->parallel.count; s++) {
+                add_tests(options, tests, &count,
+                          (bench_test){.threads = options->thread_counts.values[t],
+                                       .depth = options->depths.values[d],
+                                       .sequences = options->parallel.values[s]});
             }
         }
     }
     return count;
 }
 
+// Of each sequence.
 static uint64_t tokens_of(const bench_test *test)
 {
     return (uint64_t)test->depth + test->prompt + test->generate;
@@ -96,41 +110,58 @@ static ps_status check_interrupt(void)
     return *ps_cli_interrupt_flag() ? PS_CANCELLED : PS_OK;
 }
 
-static ps_status run_tokens(bench *b, const bench_test *test, ps_sequence sequence)
+static ps_status read_tokens(bench *b, const bench_test *test, uint32_t count)
 {
-    if (test->prompt > 0) {
-        PS_TRY(ps_session_prefill(b->session, sequence, b->tokens, test->prompt,
+    for (uint32_t s = 0; s < test->sequences && count > 0; s++) {
+        PS_TRY(ps_session_prefill(b->session, b->sequences[s], b->tokens, count,
                                   ps_cli_interrupt_flag()));
     }
+    return PS_OK;
+}
+
+static ps_status run_tokens(bench *b, const bench_test *test)
+{
+    PS_TRY(read_tokens(b, test, test->prompt));
     for (uint32_t i = 0; i < test->generate; i++) {
+        ps_row rows[PS_LOGITS_MAX];
+        for (uint32_t s = 0; s < test->sequences; s++) {
+            rows[s] = (ps_row){b->sequences[s], b->tokens[i], true};
+        }
         PS_TRY(check_interrupt());
-        const ps_row row = {sequence, b->tokens[i], true};
-        PS_TRY(ps_session_step(b->session, &row, 1));
+        PS_TRY(ps_session_step(b->session, rows, test->sequences));
     }
     return check_interrupt();
 }
 
 // The depth is not timed.
-static ps_status measure_once(bench *b, const bench_test *test, double *out_tokens_per_s)
+static ps_status run_timed(bench *b, const bench_test *test, double *out_tokens_per_s)
 {
-    ps_sequence sequence;
-    PS_TRY(ps_sequence_open(b->session, &sequence));
-    ps_status status = PS_OK;
-    if (test->depth > 0) {
-        status = ps_session_prefill(b->session, sequence, b->tokens, test->depth,
-                                    ps_cli_interrupt_flag());
-    }
-    if (status == PS_OK && b->options->operators) {
-        status = ps_session_profile_start(b->session);
+    PS_TRY(read_tokens(b, test, test->depth));
+    if (b->options->operators) {
+        PS_TRY(ps_session_profile_start(b->session));
     }
     const uint64_t start_ns = ps_clock_ns();
-    if (status == PS_OK) {
-        status = run_tokens(b, test, sequence);
-    }
+    PS_TRY(run_tokens(b, test));
     const double seconds = (double)(ps_clock_ns() - start_ns) / 1e9;
+    *out_tokens_per_s = (double)test->sequences * (test->prompt + test->generate) / seconds;
+    return PS_OK;
+}
+
+static ps_status measure_once(bench *b, const bench_test *test, double *out_tokens_per_s)
+{
+    ps_status status = PS_OK;
+    uint32_t open = 0;
+    while (status == PS_OK && open < test->sequences) {
+        status = ps_sequence_open(b->session, &b->sequences[open]);
+        open += status == PS_OK;
+    }
+    if (status == PS_OK) {
+        status = run_timed(b, test, out_tokens_per_s);
+    }
     ps_session_profile_stop(b->session);
-    ps_sequence_close(b->session, sequence);
-    *out_tokens_per_s = (test->prompt + test->generate) / seconds;
+    while (open > 0) {
+        ps_sequence_close(b->session, b->sequences[--open]);
+    }
     return status;
 }
 
@@ -138,7 +169,8 @@ static ps_status measure_once(bench *b, const bench_test *test, double *out_toke
 static ps_status warm_up(bench *b, const bench_test *test)
 {
     const uint32_t generate = test->generate < 4 ? test->generate : 4;
-    const bench_test shorter = {test->prompt, generate, 0, 0};
+    const bench_test shorter = {
+        .prompt = test->prompt, .generate = generate, .sequences = test->sequences};
     double ignored;
     return measure_once(b, &shorter, &ignored);
 }
@@ -193,14 +225,15 @@ static ps_status measure_test(bench *b, const bench_test *test)
     }
     summarise(&b->row, b->options->repetitions);
     if (is_decode) {
-        b->row.gbs = b->row.mean * (double)b->info.bytes_per_token / 1e9;
+        // A step reads the weights once for all sequences.
+        b->row.gbs = b->row.mean / test->sequences * (double)b->info.bytes_per_token / 1e9;
     }
     return PS_OK;
 }
 
 // ---- results
 
-// "pp512", "tg128", "pp512+tg128", each with " @ d4096" at a depth.
+// "pp512", "tg128", "pp512+tg128", each with " x 8" for eight sequences and " @ d4096" at a depth.
 static const char *test_name(const bench_test *test, char text[64])
 {
     size_t length = 0;
@@ -210,6 +243,9 @@ static const char *test_name(const bench_test *test, char text[64])
     if (test->generate > 0) {
         length += (size_t)snprintf(text + length, 64 - length, "%stg%u", length > 0 ? "+" : "",
                                    test->generate);
+    }
+    if (test->sequences > 1) {
+        length += (size_t)snprintf(text + length, 64 - length, " x %u", test->sequences);
     }
     if (test->depth > 0) {
         (void)snprintf(text + length, 64 - length, " @ d%u", test->depth);
@@ -278,12 +314,12 @@ static void print_ops_csv(bench *b)
     const bench_row *row = &b->row;
     const ps_bench_ops ops = profile_of(b);
     if (b->printed++ == 0) {
-        (void)printf("model,n_threads,n_prompt,n_gen,n_depth,avg_ts," PS_BENCH_OPS_FIELDS "\n");
+        (void)printf("model,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts," PS_BENCH_OPS_FIELDS "\n");
     }
     for (uint32_t i = 0; i < ps_bench_ops_count(&ops); i++) {
         print_csv_text(model_label(b));
-        (void)printf(",%u,%u,%u,%u,%.4f,", row->test.threads, row->test.prompt, row->test.generate,
-                     row->test.depth, row->mean);
+        (void)printf(",%u,%u,%u,%u,%u,%.4f,", row->test.threads, row->test.prompt,
+                     row->test.generate, row->test.depth, row->test.sequences, row->mean);
         ps_bench_ops_csv(&ops, i);
     }
     (void)fflush(stdout);
@@ -293,15 +329,16 @@ static void print_csv(bench *b)
 {
     const bench_row *row = &b->row;
     if (b->printed++ == 0) {
-        (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,n_prompt,n_gen,n_depth,avg_ts,"
+        (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts,"
                      "stddev_ts,bytes_per_token,gbs,ceiling_gbs,share,barriers\n");
     }
     ps_session_info session;
     ps_session_get_info(b->session, &session);
     print_csv_text(model_label(b));
-    (void)printf(",%llu,%s,%s,%u,%u,%u,%u,%u,%.4f,%.4f", (unsigned long long)b->info.file_bytes,
+    (void)printf(",%llu,%s,%s,%u,%u,%u,%u,%u,%u,%.4f,%.4f", (unsigned long long)b->info.file_bytes,
                  b->info.isa, POLICY, session.batch_rows, row->test.threads, row->test.prompt,
-                 row->test.generate, row->test.depth, row->mean, row->deviation);
+                 row->test.generate, row->test.depth, row->test.sequences, row->mean,
+                 row->deviation);
     if (row->gbs <= 0) {
         (void)printf(",,,,,\n");
     } else {
@@ -332,6 +369,7 @@ static void add_json(bench *b)
     ps_json_integer(json, "n_prompt", row->test.prompt);
     ps_json_integer(json, "n_gen", row->test.generate);
     ps_json_integer(json, "n_depth", row->test.depth);
+    ps_json_integer(json, "n_parallel", row->test.sequences);
     ps_json_number(json, "avg_ts", row->mean);
     ps_json_number(json, "stddev_ts", row->deviation);
     ps_json_begin_inline(json, "samples_ts", '[');
@@ -395,8 +433,10 @@ static ps_status make_tokens(bench *b, uint64_t count)
 static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
 {
     uint64_t longest = 1;
+    uint32_t sequences = 1;
     for (uint32_t i = 0; i < count; i++) {
         longest = tokens_of(&tests[i]) > longest ? tokens_of(&tests[i]) : longest;
+        sequences = tests[i].sequences > sequences ? tests[i].sequences : sequences;
     }
     PS_TRY(ps_cli_model_open(b->options, tests[0].threads, &b->model));
     ps_model_get_info(b->model, &b->info);
@@ -407,6 +447,7 @@ static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
     }
     PS_TRY(make_tokens(b, longest));
     const ps_session_options session_options = {.context_tokens = (uint32_t)longest,
+                                                .sequences = sequences,
                                                 .batch_rows = b->options->batch};
     PS_TRY(ps_session_create(b->model, &session_options, &b->session));
     for (uint32_t i = 0; i < count; i++) {

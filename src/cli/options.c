@@ -315,6 +315,15 @@ static const option_line LINES[] = {
      1 << 30,
      "N,...",
      "tokens in the context before (default 0)"},
+    {{"parallel", "npl"},
+     0,
+     LIST,
+     PS_CLI_BENCH,
+     AT(parallel),
+     1,
+     PS_LOGITS_MAX,
+     "N,...",
+     "sequences that run together (default 1)"},
     {{"repetitions"},
      'r',
      U32,
@@ -674,6 +683,7 @@ ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv
         .prompts = {.count = 1, .values = {512}},
         .generations = {.count = 1, .values = {128}},
         .depths = {.count = 1},
+        .parallel = {.count = 1, .values = {1}},
         .thread_counts = {.count = 1},
     };
     out->context = command == PS_CLI_PERPLEXITY ? 512 : 0;

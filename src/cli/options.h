@@ -47,7 +47,7 @@ typedef struct ps_cli_options {
     uint32_t context, threads, batch, rows;
     ps_sampler_options sampler; // its biases are `biases`
     ps_logit_bias *biases;      // [sampler.bias_count], owned
-    ps_cli_list prompts, generations, depths, thread_counts;
+    ps_cli_list prompts, generations, depths, parallel, thread_counts;
     ps_cli_list pair_prompts, pair_generations; // of equal count
     uint32_t repetitions;
     uint32_t format; // ps_cli_format

@@ -139,6 +139,15 @@ def test_bench_json():
             assert abs(row["share"] - row["gbs"] / row["ceiling_gbs"]) < 1e-5 * row["share"], row
 
 
+def test_bench_of_many_sequences():
+    rows = document("bench", MODEL, "-p", "4", "-n", "3", "-d", "2", "-npl", "1,3", "-r", "1")
+    seen = [(row["n_parallel"], row["n_prompt"], row["n_gen"]) for row in rows]
+    assert seen == [(1, 4, 0), (1, 0, 3), (3, 4, 0), (3, 0, 3)], seen
+    for row in (rows[1], rows[3]):  # a step reads the weights once
+        bytes_per_s = row["avg_ts"] / row["n_parallel"] * row["bytes_per_token"]
+        assert abs(row["gbs"] - bytes_per_s / 1e9) < 1e-5 * row["gbs"] + 1e-12, row
+
+
 def test_bench_without_a_ceiling():
     rows = document("bench", MODEL, "-p", "0", "-n", "3", "-r", "1", "--no-ceiling")
     assert len(rows) == 1 and "gbs" in rows[0] and "ceiling_gbs" not in rows[0] and "share" not in rows[0], rows
