@@ -10,7 +10,6 @@ bench/build-llama.cpp.sh. --first-token compares the time from start to the firs
 included, and peak memory.
 """
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -18,38 +17,20 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def run(command):
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode:
-        sys.exit(f"{' '.join(map(str, command))}\n{result.stderr[-2000:]}")
-    return json.loads(result.stdout)
-
-
-def rate(program, extra, model, threads, prompt, generate, depth):
-    rows = run([*program, "-m", model, "-t", threads, "-p", prompt, "-n", generate, "-d", depth, "-r", "1",
-                "-o", "json", *extra])
-    assert len(rows) == 1, rows
-    return rows[0]["avg_ts"]
-
-
-def spread(values):
-    return f"{statistics.median(values):8.2f}"
+import rates
 
 
 def compare(options, model, threads, prompt, generate):
     ours, theirs = [], []
     for _ in range(options.rounds):
-        arguments = [str(model), str(threads), str(prompt), str(generate), str(options.depth)]
-        ours.append(rate([options.prestage, "bench"], ["--no-ceiling"], *arguments))
-        theirs.append(rate([options.peer / "llama-bench"], [], *arguments))
+        test = (model, threads, prompt, generate, options.depth)
+        ours.append(rates.prestage(*test, program=options.prestage)["avg_ts"])
+        theirs.append(rates.llama_bench(options.peer / "llama-bench", *test))
     ratios = [a / b for a, b in zip(ours, theirs)]
     name = f"pp{prompt}" if prompt else f"tg{generate}"
     name += f" @ d{options.depth}" if options.depth else ""
-    print(f"| {model.name} | {threads} | {name} | {spread(ours)} | {spread(theirs)} | "
-          f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |", flush=True)
+    print(f"| {model.name} | {threads} | {name} | {statistics.median(ours):8.2f} | {statistics.median(theirs):8.2f} | "
+          f"{rates.spread(ratios)} |", flush=True)
     return statistics.median(ratios)
 
 
@@ -74,8 +55,8 @@ def first_token(options, model, threads):
     ratios = [a[0] / b[0] for a, b in pairs]
     size = model.stat().st_size
     print(f"| {model.name} | {threads} | {statistics.median(a[0] for a, _ in pairs):.2f} s | "
-          f"{statistics.median(b[0] for _, b in pairs):.2f} s | {statistics.median(ratios):.2f} "
-          f"({min(ratios):.2f} to {max(ratios):.2f}) | {max(a[1] for a, _ in pairs) * 1024 / size:.2f} | "
+          f"{statistics.median(b[0] for _, b in pairs):.2f} s | {rates.spread(ratios)} | "
+          f"{max(a[1] for a, _ in pairs) * 1024 / size:.2f} | "
           f"{max(b[1] for _, b in pairs) * 1024 / size:.2f} |", flush=True)
 
 
@@ -87,12 +68,11 @@ def main():
     parser.add_argument("--generate", type=int, default=64, help="0: no decode test")
     parser.add_argument("--depth", type=int, default=0)
     parser.add_argument("--first-token", action="store_true")
-    parser.add_argument("--prestage", default=ROOT / "build/release/prestage")
+    parser.add_argument("--prestage", default=rates.PRESTAGE)
     parser.add_argument("--peer", type=Path, help="folder of llama-bench")
     parser.add_argument("models", nargs="+", type=Path)
     options = parser.parse_args()
-    if options.peer is None:
-        options.peer = Path(subprocess.check_output([ROOT / "bench/build-llama.cpp.sh"], text=True).strip())
+    options.peer = rates.llama_cpp(options.peer)
     threads = [int(t) for t in options.threads.split(",")]
 
     if options.first_token:

@@ -5,8 +5,9 @@
     bench/make-model.py --type Q8_0 --layers 120 --dim 576 --ffn 1536 --heads 9 --kv-heads 3 \\
         --vocabulary 49152 OUT.gguf                             SmolLM2-135M's layers, four times as many
 
-Types: F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K. With Q4_K and Q5_K the embedding, which is the output
-too, is Q6_K, as in the files that people use. Scales are such that activations keep a sane size; the text that such a
+Types: F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, Q4_K_M. With Q4_K and Q5_K the embedding, which is the
+output too, is Q6_K, as in the files that people use; with Q4_K_M also attn_v and ffn_down of the first and last eighth of
+the layers, and of every third one between. Scales are such that activations keep a sane size; the text that such a
 model writes means nothing. Standard library only; a seed makes the file the same everywhere.
 """
 import argparse
@@ -19,7 +20,7 @@ TYPES = {
     "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
     "Q6_K": (14, 256, 210),
 }
-FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q4_K": 15,
+FILE_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q4_K": 14, "Q4_K_M": 15,
               "Q5_K": 17, "Q6_K": 18}
 # Where f16 scales stand in a block, and what makes the weights' deviation 1 when every other byte is uniform.
 SCALES = {
@@ -79,10 +80,18 @@ def random_tensor(kind, count, deviation, rng, out):
             out.write(data)
 
 
+def tensor_type(a, name, layer):
+    if a.type == "Q4_K_M":
+        eighth = a.layers // 8
+        is_wide = layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
+        return "Q6_K" if is_wide and name in ("attn_v", "ffn_down") else "Q4_K"
+    return a.type
+
+
 def tensors(a):
     """(name, dimensions, type, deviation)"""
     head = a.dim // a.heads
-    embedding = "Q6_K" if a.type in ("Q4_K", "Q5_K") else a.type
+    embedding = "Q6_K" if a.type in ("Q4_K", "Q5_K", "Q4_K_M") else a.type
     yield "token_embd.weight", (a.dim, a.vocabulary), embedding, 0.02
     for i in range(a.layers):
         deviation = 1 / a.dim ** 0.5
@@ -90,7 +99,7 @@ def tensors(a):
                 ("attn_q", a.dim, a.dim), ("attn_k", a.dim, a.kv_heads * head), ("attn_v", a.dim, a.kv_heads * head),
                 ("attn_output", a.dim, a.dim), ("ffn_gate", a.dim, a.ffn), ("ffn_up", a.dim, a.ffn),
                 ("ffn_down", a.ffn, a.dim)):
-            yield f"blk.{i}.{name}.weight", (inputs, outputs), a.type, deviation
+            yield f"blk.{i}.{name}.weight", (inputs, outputs), tensor_type(a, name, i), deviation
         yield f"blk.{i}.attn_norm.weight", (a.dim,), "F32", 1
         yield f"blk.{i}.ffn_norm.weight", (a.dim,), "F32", 1
     yield "output_norm.weight", (a.dim,), "F32", 1
@@ -98,7 +107,7 @@ def tensors(a):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--type", choices=sorted(SCALES) + ["F16"], default="Q8_0")
+    parser.add_argument("--type", choices=sorted(SCALES) + ["F16", "Q4_K_M"], default="Q8_0")
     parser.add_argument("--dim", type=int, default=2048)
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--ffn", type=int, default=8192)

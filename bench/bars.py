@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""The figures that prestage holds itself to on one machine, each beside its bar. Prints one table.
+
+    bench/bars.py [--rounds 5] [--threads 1,2] [--only PART,...] [--json FILE]
+
+Parts: share decode prefill batch parallel depth small l2 gemm open. All compare within one interleaved run; a figure is
+the median over rounds, with the smallest and largest. Models of random weights are made in the cache folder (7 GB), real
+ones fetched, llama.cpp is built there when it is missing. IK_LLAMA_BENCH names the llama-bench of ik_llama.cpp; without
+it those rows are left out. `gemm` needs bench/onednn_gemm, which is built where oneDNN's headers are. Needs an idle
+machine and the release build. About an hour.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import rates
+from rates import ROOT
+
+# Random weights: layers such that a file has 1 GB and more.
+MADE = {"q8_0": 16, "q4_0": 26, "q4_k_m": 22, "q6_k": 16}
+SHARE_BARS = {"q8_0": 0.93, "q4_0": 0.88, "q4_k_m": 0.85, "q6_k": 0.85}
+REAL = ("smollm2", "gemma3", "qwen2.5-coder")
+GENERATE = 32
+IK = os.environ.get("IK_LLAMA_BENCH")
+
+
+def made(kind):
+    path = rates.CACHE / "models" / f"made-{kind}-{MADE[kind]}.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        rates.output([ROOT / "bench/make-model.py", "--type", kind.upper(), "--layers", MADE[kind], part])
+        part.rename(path)
+    return path
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, name, values, bar=None, at_least=True):
+        """Values of the rounds; bar None: for information."""
+        median = statistics.median(values)
+        met = None if bar is None else (median >= bar if at_least else median <= bar)
+        self.rows.append({"figure": name, "median": median, "lowest": min(values), "highest": max(values),
+                          "bar": bar, "at_least": at_least, "met": met})
+        sign = "" if bar is None else f"{'>=' if at_least else '<='} {bar:g}"
+        verdict = {None: "", True: "met", False: "NOT MET"}[met]
+        print(f"| {name} | {rates.spread(values)} | {sign} | {verdict} |", flush=True)
+        return median
+
+
+def interleaved(rounds, functions):
+    """[rounds] results of each function, called in turn."""
+    results = [[] for _ in functions]
+    for _ in range(rounds):
+        for result, function in zip(results, functions):
+            result.append(function())
+    return results
+
+
+def ratios(a, b):
+    return [x / y for x, y in zip(a, b)]
+
+
+def share(o, table):
+    for kind in MADE:
+        for t in o.threads:
+            rows = interleaved(o.rounds, [lambda: rates.prestage(made(kind), t, generate=GENERATE, ceiling=True)])[0]
+            table.add(f"share of read bandwidth, decode, {kind}, {t} threads", [row["share"] for row in rows],
+                      SHARE_BARS[kind])
+
+
+def against_peers(o, table, name, test, bars):
+    """test: prompt or generate. bars: mean against llama.cpp, lowest against it, mean against ik_llama.cpp."""
+    peers = [("llama.cpp " + rates.LLAMA_VERSION, o.llama / "llama-bench")]
+    if IK:
+        peers.append(("ik_llama.cpp", IK))
+    for t in o.threads:
+        medians = {peer: [] for peer, _ in peers}
+        for kind in MADE:
+            extra = {"ik_llama.cpp": ("-rtr", 1)}
+            functions = [lambda: rates.prestage(made(kind), t, **test)["avg_ts"]]
+            functions += [lambda peer=peer, program=program:
+                          rates.llama_bench(program, made(kind), t, **test, extra=extra.get(peer, ()))
+                          for peer, program in peers]
+            ours, *theirs = interleaved(o.rounds, functions)
+            for (peer, _), rate in zip(peers, theirs):
+                medians[peer].append(table.add(f"{name} vs {peer}, {kind}, {t} threads", ratios(ours, rate),
+                                               bars[1] if peer != "ik_llama.cpp" else None))
+        for (peer, _), bar in zip(peers, (bars[0], bars[2])):
+            table.add(f"{name} vs {peer}, geometric mean, {t} threads", [statistics.geometric_mean(medians[peer])], bar)
+
+
+def decode(o, table):
+    against_peers(o, table, "decode", {"generate": GENERATE}, (1.6, 1.2, 1.2))
+
+
+def prefill(o, table):
+    against_peers(o, table, "prefill 512", {"prompt": 512}, (2.5, None, 1.3))
+
+
+def step_s(kind, threads, parallel):
+    return parallel / rates.prestage(made(kind), threads, generate=GENERATE, parallel=parallel)["avg_ts"]
+
+
+def batch(o, table):
+    for kind in ("q8_0", "q4_0"):
+        for t in o.threads:
+            one, four, eight = interleaved(o.rounds, [lambda n=n: step_s(kind, t, n) for n in (1, 4, 8)])
+            table.add(f"step of 4 sequences vs 1, {kind}, {t} threads", ratios(four, one), 1.2, at_least=False)
+            table.add(f"step of 8 sequences vs 1, {kind}, {t} threads", ratios(eight, one), 1.35, at_least=False)
+
+
+def parallel(o, table):
+    for kind in ("q8_0", "q4_0"):
+        for t in o.threads:
+            ours, theirs = interleaved(o.rounds, [
+                lambda: rates.prestage(made(kind), t, generate=GENERATE, depth=16, parallel=8)["avg_ts"],
+                lambda: rates.batched_bench(o.llama / "llama-batched-bench", made(kind), t, 16, GENERATE, 8)])
+            table.add(f"8 sequences vs llama-batched-bench, {kind}, {t} threads", ratios(ours, theirs), 2.5)
+
+
+def depth(o, table):
+    test = {"generate": GENERATE, "depth": 4096}
+    for t in o.threads:
+        functions = [lambda: rates.prestage(made("q4_0"), t, **test)["avg_ts"]]
+        functions += [lambda fa=fa: rates.llama_bench(o.llama / "llama-bench", made("q4_0"), t, **test,
+                                                      extra=("-fa", fa)) for fa in (0, 1)]
+        if IK:
+            functions.append(lambda: rates.ik_depth(IK, made("q4_0"), t, GENERATE, 4096))
+        ours, off, on, *ik = interleaved(min(o.rounds, 5), functions)
+        table.add(f"decode at depth 4096 vs llama.cpp {rates.LLAMA_VERSION} (better of -fa 0, 1), q4_0, {t} threads",
+                  [a / max(b, c) for a, b, c in zip(ours, off, on)], 2)
+        if ik:
+            table.add(f"decode at depth 4096 vs ik_llama.cpp, q4_0, {t} threads", ratios(ours, ik[0]), 1.5)
+
+
+def small(o, table):
+    for name in REAL:
+        model = rates.output([ROOT / "scripts/fetch-models.py", name]).strip()
+        for t in o.threads:
+            ours, theirs = interleaved(o.rounds, [
+                lambda: rates.prestage(model, t, generate=64)["avg_ts"],
+                lambda: rates.llama_bench(o.llama / "llama-bench", model, t, generate=64)])
+            table.add(f"decode vs llama.cpp {rates.LLAMA_VERSION}, {name}, {t} threads", ratios(ours, theirs),
+                      1.4 if t == 2 else None)
+
+
+def kernels(*words):
+    return [json.loads(line) for line in rates.output([o_build("bench_kernels"), "--json", *words]).splitlines()]
+
+
+def o_build(program):
+    return ROOT / "build/release/bench" / program
+
+
+PARTS = {"share": share, "decode": decode, "prefill": prefill, "batch": batch, "parallel": parallel, "depth": depth,
+         "small": small}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--peer", help="folder of llama.cpp's programs")
+    parser.add_argument("--json", help="write the rows to this file")
+    o = parser.parse_args()
+    o.threads = [int(t) for t in o.threads.split(",")]
+    o.llama = rates.llama_cpp(o.peer)
+    parts = o.only.split(",")
+    for part in parts:
+        if part not in PARTS:
+            parser.error(f"--only {part}: {', '.join(PARTS)} would be right")
+    table = Table()
+    print("| figure | median (range) | bar | |\n|---|---|---|---|")
+    for part in parts:
+        PARTS[part](o, table)
+    missed = [row["figure"] for row in table.rows if row["met"] is False]
+    print(f"\n{sum(row['met'] is True for row in table.rows)} bars met, {len(missed)} not met")
+    if o.json:
+        with open(o.json, "w") as file:
+            json.dump(table.rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Rates of prestage and its peers, one process a measurement; for the scripts of this folder."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PRESTAGE = ROOT / "build/release/prestage"
+CACHE = Path(os.environ.get("PRESTAGE_CACHE") or
+             Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "prestage")
+LLAMA_VERSION = "11434"
+
+
+def output(command):
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{result.stderr[-2000:]}")
+    return result.stdout
+
+
+def llama_cpp(folder=None):
+    """The folder of llama.cpp's programs, built when no other is given."""
+    return folder or Path(output([ROOT / "bench/build-llama.cpp.sh"]).strip())
+
+
+def prestage(model, threads, prompt=0, generate=0, depth=0, parallel=1, ceiling=False, extra=(), program=PRESTAGE):
+    """The one row of `prestage bench`."""
+    rows = json.loads(output([program, "bench", "-m", model, "-t", threads, "-p", prompt, "-n", generate, "-d", depth,
+                              "-npl", parallel, "-r", 1, "-o", "json", *([] if ceiling else ["--no-ceiling"]), *extra]))
+    assert len(rows) == 1, rows
+    return rows[0]
+
+
+def llama_bench(program, model, threads, prompt=0, generate=0, depth=0, extra=()):
+    """Tokens a second of llama-bench; ik_llama.cpp's has no depth, and takes it as a prompt before (-gp)."""
+    rows = json.loads(output([program, "-m", model, "-t", threads, "-p", prompt, "-n", generate, "-r", 1, "-o", "json",
+                              *(["-d", depth] if depth else []), *extra]))
+    assert len(rows) == 1, rows
+    return rows[0]["avg_ts"]
+
+
+def batched_bench(program, model, threads, prompt, generate, parallel):
+    """Tokens a second that `parallel` sequences generate together."""
+    text = output([program, "-m", model, "-t", threads, "-tb", threads, "-c", parallel * (prompt + generate + 64),
+                   "-npp", prompt, "-ntg", generate, "-npl", parallel, "--output-format", "jsonl"])
+    rows = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    assert len(rows) == 1, text
+    return rows[0]["speed_tg"]
+
+
+def spread(values):
+    """median (smallest to largest)"""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
