@@ -13,9 +13,10 @@ const char *ps_split_name(ps_split split)
     return NAMES[split];
 }
 
-#define FIELD(type, name)                                                                          \
+#define FIELD(type, member)                                                                        \
     {                                                                                              \
-#name, offsetof(type, name), sizeof(((type *)0)->name) == 8                                \
+        .key = #member, .offset = offsetof(type, member),                                          \
+        .is_wide = sizeof(((type *)0)->member) == sizeof(uint64_t),                                \
     }
 
 const ps_plan_field ps_plan_fields[PS_PLAN_FIELDS] = {

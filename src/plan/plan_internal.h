@@ -31,6 +31,10 @@ PS_MUST_USE ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_
 // from the arena; O(n log n).
 PS_MUST_USE ps_status ps_plan_check_lives(const ps_plan_check *check, ps_arena *arena);
 
+// ps_plan_parse of a text whose first line is line `first_line` of what messages speak of.
+PS_MUST_USE ps_status ps_plan_parse_at(ps_str text, uint32_t first_line, ps_arena *arena,
+                                       ps_plan **out);
+
 // A number of a plan, a value or a step, and its word in the text form.
 typedef struct ps_plan_field {
     const char *key;

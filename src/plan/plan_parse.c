@@ -193,7 +193,7 @@ static ps_status parse_heading(parser *p)
     }
 }
 
-ps_status ps_plan_parse(ps_str text, ps_arena *arena, ps_plan **out)
+ps_status ps_plan_parse_at(ps_str text, uint32_t first_line, ps_arena *arena, ps_plan **out)
 {
     parser p = {.scan = ps_scan_start(text),
                 .arena = arena,
@@ -202,13 +202,22 @@ ps_status ps_plan_parse(ps_str text, ps_arena *arena, ps_plan **out)
     if (p.plan == NULL) {
         return PS_NO_MEMORY;
     }
+    p.scan.line_number = first_line - 1;
     while (ps_scan_line(&p.scan)) {
         PS_TRY(ps_scan_peek(&p.scan) == '%' ? parse_definition(&p) : parse_heading(&p));
     }
     if (p.has_barrier) {
         return ps_scan_fail(&p.scan, "a barrier at the end, a step would be right");
     }
-    PS_TRY(ps_plan_verify(p.plan));
+    const ps_status status = ps_plan_verify(p.plan);
+    if (status != PS_OK) {
+        return first_line == 1 ? status : ps_fail_prefix(status, "plan at line %u", first_line);
+    }
     *out = p.plan;
     return PS_OK;
+}
+
+ps_status ps_plan_parse(ps_str text, ps_arena *arena, ps_plan **out)
+{
+    return ps_plan_parse_at(text, 1, arena, out);
 }
