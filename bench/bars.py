@@ -25,6 +25,7 @@ MADE = {"q8_0": 16, "q4_0": 26, "q4_k_m": 22, "q6_k": 16}
 SHARE_BARS = {"q8_0": 0.93, "q4_0": 0.88, "q4_k_m": 0.85, "q6_k": 0.85}
 REAL = ("smollm2", "gemma3", "qwen2.5-coder")
 GENERATE = 32
+LLAMA = "llama.cpp " + rates.LLAMA_VERSION
 IK = os.environ.get("IK_LLAMA_BENCH")
 
 
@@ -77,23 +78,22 @@ def share(o, table):
 
 def against_peers(o, table, name, test, bars):
     """test: prompt or generate. bars: mean against llama.cpp, lowest against it, mean against ik_llama.cpp."""
-    peers = [("llama.cpp " + rates.LLAMA_VERSION, o.llama / "llama-bench")]
-    if IK:
-        peers.append(("ik_llama.cpp", IK))
+    llama, lowest, ik = bars
     for t in o.threads:
-        medians = {peer: [] for peer, _ in peers}
+        against_llama, against_ik = [], []
         for kind in MADE:
-            extra = {"ik_llama.cpp": ("-rtr", 1)}
-            functions = [lambda: rates.prestage(made(kind), t, **test)["avg_ts"]]
-            functions += [lambda peer=peer, program=program:
-                          rates.llama_bench(program, made(kind), t, **test, extra=extra.get(peer, ()))
-                          for peer, program in peers]
-            ours, *theirs = interleaved(o.rounds, functions)
-            for (peer, _), rate in zip(peers, theirs):
-                medians[peer].append(table.add(f"{name} vs {peer}, {kind}, {t} threads", ratios(ours, rate),
-                                               bars[1] if peer != "ik_llama.cpp" else None))
-        for (peer, _), bar in zip(peers, (bars[0], bars[2])):
-            table.add(f"{name} vs {peer}, geometric mean, {t} threads", [statistics.geometric_mean(medians[peer])], bar)
+            functions = [lambda: rates.prestage(made(kind), t, **test)["avg_ts"],
+                         lambda: rates.llama_bench(o.llama / "llama-bench", made(kind), t, **test)]
+            if IK:
+                functions.append(lambda: rates.ik_bench(IK, made(kind), t, **test))
+            ours, theirs, *others = interleaved(o.rounds, functions)
+            against_llama.append(table.add(f"{name} vs {LLAMA}, {kind}, {t} threads", ratios(ours, theirs), lowest))
+            if IK:
+                against_ik.append(table.add(f"{name} vs ik_llama.cpp, {kind}, {t} threads", ratios(ours, others[0])))
+        table.add(f"{name} vs {LLAMA}, geometric mean, {t} threads", [statistics.geometric_mean(against_llama)], llama)
+        if IK:
+            table.add(f"{name} vs ik_llama.cpp, geometric mean, {t} threads",
+                      [statistics.geometric_mean(against_ik)], ik)
 
 
 def decode(o, table):
@@ -132,9 +132,9 @@ def depth(o, table):
         functions += [lambda fa=fa: rates.llama_bench(o.llama / "llama-bench", made("q4_0"), t, **test,
                                                       extra=("-fa", fa)) for fa in (0, 1)]
         if IK:
-            functions.append(lambda: rates.ik_depth(IK, made("q4_0"), t, GENERATE, 4096))
-        ours, off, on, *ik = interleaved(min(o.rounds, 5), functions)
-        table.add(f"decode at depth 4096 vs llama.cpp {rates.LLAMA_VERSION} (better of -fa 0, 1), q4_0, {t} threads",
+            functions.append(lambda: rates.ik_bench(IK, made("q4_0"), t, **test))
+        ours, off, on, *ik = interleaved(o.rounds, functions)
+        table.add(f"decode at depth 4096 vs {LLAMA} (better of -fa 0 and 1), q4_0, {t} threads",
                   [a / max(b, c) for a, b, c in zip(ours, off, on)], 2)
         if ik:
             table.add(f"decode at depth 4096 vs ik_llama.cpp, q4_0, {t} threads", ratios(ours, ik[0]), 1.5)
@@ -147,7 +147,7 @@ def small(o, table):
             ours, theirs = interleaved(o.rounds, [
                 lambda: rates.prestage(model, t, generate=64)["avg_ts"],
                 lambda: rates.llama_bench(o.llama / "llama-bench", model, t, generate=64)])
-            table.add(f"decode vs llama.cpp {rates.LLAMA_VERSION}, {name}, {t} threads", ratios(ours, theirs),
+            table.add(f"decode vs {LLAMA}, {name}, {t} threads", ratios(ours, theirs),
                       1.4 if t == 2 else None)
 
 

@@ -34,9 +34,17 @@ def prestage(model, threads, prompt=0, generate=0, depth=0, parallel=1, ceiling=
 
 
 def llama_bench(program, model, threads, prompt=0, generate=0, depth=0, extra=()):
-    """Tokens a second of llama-bench; ik_llama.cpp's has no depth, and takes it as a prompt before (-gp)."""
-    rows = json.loads(output([program, "-m", model, "-t", threads, "-p", prompt, "-n", generate, "-r", 1, "-o", "json",
-                              *(["-d", depth] if depth else []), *extra]))
+    """Tokens a second of llama-bench."""
+    rows = json.loads(output([program, "-m", model, "-t", threads, "-p", prompt, "-n", generate, "-d", depth, "-r", 1,
+                              "-o", "json", *extra]))
+    assert len(rows) == 1, rows
+    return rows[0]["avg_ts"]
+
+
+def ik_bench(program, model, threads, prompt=0, generate=0, depth=0):
+    """Tokens a second of ik_llama.cpp's llama-bench with weights repacked at start; -gp is its word for a depth."""
+    test = ["-p", 0, "-n", 0, "-gp", f"{depth},{generate}"] if depth else ["-p", prompt, "-n", generate]
+    rows = json.loads(output([program, "-m", model, "-t", threads, *test, "-r", 1, "-o", "json", "-rtr", 1]))
     assert len(rows) == 1, rows
     return rows[0]["avg_ts"]
 
