@@ -50,20 +50,21 @@ typedef struct pair {
     __m512i hi;
 } pair;
 
-// d times da is the factor of the block's integer; m times ds is added. Q6_K: s is of each half,
-// and offsets holds -32 times both as i16.
+// The scales of one block. d times da is the factor of the block's integer; m times ds is added.
+// Q6_K: s is of each half.
 typedef struct scales {
     __m512 d;
     __m512 m;
-    __m512i s[2];
-    __m512i offsets;
+    __m512 s[2];
 } scales;
 
-// The scales of a Q4_K or Q5_K unit as bytes, [block][row].
-typedef struct k_scales {
+// What the blocks of a unit share: d, m and, for Q4_K and Q5_K, scales as bytes, [block][row].
+typedef struct unit_scales {
+    __m512 d;
+    __m512 m;
     __m512i scale[2];
     __m512i min[2];
-} k_scales;
+} unit_scales;
 
 INLINE bool is_k_with_min(ps_dtype dtype)
 {
@@ -85,6 +86,8 @@ INLINE int offset_of(ps_dtype dtype)
     switch (dtype) {
     case PS_DTYPE_Q8_0:
         return 128;
+    case PS_DTYPE_Q6_K:
+        return 32;
     case PS_DTYPE_Q5_0:
         return 16;
     case PS_DTYPE_Q4_0:
@@ -92,6 +95,15 @@ INLINE int offset_of(ps_dtype dtype)
     default:
         return 0;
     }
+}
+
+// Few tokens leave the upper columns multiplied by 2 to this, which saves moving them.
+INLINE int raised_bits(ps_dtype dtype, int tokens)
+{
+    if (tokens >= 4 || dtype == PS_DTYPE_Q8_0 || dtype == PS_DTYPE_Q6_K) {
+        return 0;
+    }
+    return is_five_bit(dtype) ? 3 : 4;
 }
 
 // Shifts left by a positive count, right by a negative one. Bits cross bytes; the callers mask.
@@ -102,36 +114,44 @@ INLINE __m512i shift(__m512i v, int left)
                       : v;
 }
 
-// (quants & 15) | (high & mask)
-INLINE __m512i join(__m512i quants, __m512i high, int mask)
+// (low & low_mask) | (high & high_mask)
+INLINE __m512i join(__m512i low, int low_mask, __m512i high, int high_mask)
 {
-    const __m512i low_bits = _mm512_set1_epi8(15);
-    return _mm512_ternarylogic_epi32(quants, low_bits,
-                                     _mm512_and_si512(high, _mm512_set1_epi8((char)mask)), 0xea);
+    return _mm512_ternarylogic_epi32(low, _mm512_set1_epi8((char)low_mask),
+                                     _mm512_and_si512(high, _mm512_set1_epi8((char)high_mask)),
+                                     0xea);
 }
 
-// high_in_place: the high nibbles may stay where they are, as 16 times the value.
-INLINE pair unpack_pair(ps_dtype dtype, const uint8_t *block, int p, bool high_in_place)
+// The fifth bits of columns 4p and 16 + 4p are bits p and 4 + p of `high`.
+INLINE pair join_fifth(__m512i v, __m512i high, int p, bool raised)
+{
+    const __m512i low_bit = shift(high, 4 - p);
+    if (raised) {
+        return (pair){join(v, 15, low_bit, 0x10),
+                      join(shift(v, -1), 0x78, shift(high, 3 - p), 0x80)};
+    }
+    return (pair){join(v, 15, low_bit, 0x10), join(shift(v, -4), 15, shift(high, -p), 0x10)};
+}
+
+INLINE pair unpack_pair(ps_dtype dtype, const uint8_t *block, int p, bool raised)
 {
     if (dtype == PS_DTYPE_Q8_0) {
         return (pair){_mm512_loadu_si512(block + p * 64), _mm512_loadu_si512(block + 256 + p * 64)};
     }
     const int high_bytes = is_five_bit(dtype) ? 64 : dtype == PS_DTYPE_Q6_K ? 128 : 0;
     const __m512i v = _mm512_loadu_si512(block + high_bytes + p * 64);
-    const __m512i v_high = _mm512_srli_epi16(v, 4);
     if (is_five_bit(dtype)) {
-        const __m512i bits = _mm512_loadu_si512(block);
-        return (pair){join(v, shift(bits, 4 - p), 0x10), join(v_high, shift(bits, -p), 0x10)};
+        return join_fifth(v, _mm512_loadu_si512(block), p, raised);
     }
     if (dtype == PS_DTYPE_Q6_K) {
         const __m512i lo = _mm512_loadu_si512(block);
         const __m512i hi = _mm512_loadu_si512(block + 64);
-        return (pair){join(v, shift(lo, 4 - 2 * p), 0x30),
-                      join(v_high, shift(hi, 4 - 2 * p), 0x30)};
+        return (pair){join(v, 15, shift(lo, 4 - 2 * p), 0x30),
+                      join(shift(v, -4), 15, shift(hi, 4 - 2 * p), 0x30)};
     }
     const __m512i mask = _mm512_set1_epi8(15);
     return (pair){_mm512_and_si512(v, mask),
-                  high_in_place ? _mm512_andnot_si512(mask, v) : _mm512_and_si512(v_high, mask)};
+                  raised ? _mm512_andnot_si512(mask, v) : _mm512_and_si512(shift(v, -4), mask)};
 }
 
 INLINE __m512 load_f16(const uint8_t *from)
@@ -139,13 +159,13 @@ INLINE __m512 load_f16(const uint8_t *from)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)from));
 }
 
-INLINE __m512i load_i8(const void *from)
+INLINE __m512 load_i8(const void *from)
 {
-    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from));
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)from)));
 }
 
 // Joins the low nibbles and high bits of a unit's scales, for 64 bytes (four blocks) at a time.
-INLINE void load_k_scales(k_scales *out, const uint8_t *unit)
+INLINE void load_k_scales(unit_scales *out, const uint8_t *unit)
 {
     const __m512i high4 = _mm512_loadu_si512(unit + 192);
     const __m512i odd_down = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
@@ -155,30 +175,34 @@ INLINE void load_k_scales(k_scales *out, const uint8_t *unit)
         const __m512i both = i == 0 ? _mm512_shuffle_i64x2(high4, high4, 0x50)
                                     : _mm512_shuffle_i64x2(high4, high4, 0xfa);
         const __m512i high = _mm512_srlv_epi64(both, odd_down);
-        out->scale[i] = join(low, shift(high, 4), 0x30);
-        out->min[i] = join(shift(low, -4), shift(high, 2), 0x30);
+        out->scale[i] = join(low, 15, shift(high, 4), 0x30);
+        out->min[i] = join(shift(low, -4), 15, shift(high, 2), 0x30);
     }
 }
 
-// unit: the scales of the unit that block b of the row is in.
-INLINE scales load_scales(ps_dtype dtype, const uint8_t *unit, const k_scales *k, uint32_t b)
+INLINE void load_unit(ps_dtype dtype, unit_scales *out, const uint8_t *unit)
 {
-    scales out = {.d = load_f16(unit)};
+    out->d = load_f16(unit);
+    if (has_min(dtype)) {
+        out->m = load_f16(unit + 32);
+    }
     if (is_k_with_min(dtype)) {
-        const size_t at = b % 8 * 16;
+        load_k_scales(out, unit);
+    }
+}
+
+// Block i of the unit that starts at `unit`.
+INLINE scales load_scales(ps_dtype dtype, const unit_scales *of_unit, const uint8_t *unit,
+                          uint32_t i)
+{
+    scales out = {.d = of_unit->d, .m = of_unit->m};
+    if (is_k_with_min(dtype)) {
         // Six bits: a signed byte too.
-        out.d = _mm512_mul_ps(out.d, _mm512_cvtepi32_ps(load_i8((const char *)k->scale + at)));
-        out.m = _mm512_mul_ps(load_f16(unit + 32),
-                              _mm512_cvtepi32_ps(load_i8((const char *)k->min + at)));
+        out.d = _mm512_mul_ps(out.d, load_i8((const char *)of_unit->scale + (size_t)i * 16));
+        out.m = _mm512_mul_ps(out.m, load_i8((const char *)of_unit->min + (size_t)i * 16));
     } else if (dtype == PS_DTYPE_Q6_K) {
-        const uint8_t *sub = unit + 32 + b % 8 * 32;
-        out.s[0] = load_i8(sub);
-        out.s[1] = load_i8(sub + 16);
-        const __m512i low = _mm512_and_si512(out.s[0], _mm512_set1_epi32(0xffff));
-        const __m512i both = _mm512_or_si512(low, _mm512_slli_epi32(out.s[1], 16));
-        out.offsets = _mm512_mullo_epi16(both, _mm512_set1_epi16(-32));
-    } else if (has_min(dtype)) {
-        out.m = load_f16(unit + 32);
+        out.s[0] = load_i8(unit + 32 + (size_t)i * 32);
+        out.s[1] = load_i8(unit + 48 + (size_t)i * 32);
     }
     return out;
 }
@@ -190,22 +214,6 @@ INLINE __m512i broadcast_i32(const uint8_t *from)
     return _mm512_set1_epi32(four);
 }
 
-// The start of an integer sum: -offset times the sum of the block's activations. Q6_K takes its
-// offset off in finish.
-INLINE __m512i start(ps_dtype dtype, const uint8_t *sums)
-{
-    if (offset_of(dtype) == 0) {
-        return _mm512_setzero_si512();
-    }
-    return _mm512_dpwssd_epi32(_mm512_setzero_si512(),
-                               _mm512_set1_epi16((int16_t)-offset_of(dtype)), broadcast_i32(sums));
-}
-
-INLINE __m512i dot(__m512i acc, __m512i weights, const uint8_t *activations)
-{
-    return _mm512_dpbusd_epi32(acc, weights, broadcast_i32(activations));
-}
-
 INLINE __m512 broadcast(const uint8_t *from)
 {
     float value;
@@ -213,56 +221,86 @@ INLINE __m512 broadcast(const uint8_t *from)
     return _mm512_set1_ps(value);
 }
 
-// Adds one block to one output chain, given the block's two integer sums.
-INLINE __m512 finish(ps_dtype dtype, __m512 acc, const scales *s, __m512i lo, __m512i hi,
-                     const uint8_t *x, const shape *sh, uint32_t b)
+// -offset times a sum of activations, in all lanes. Made by the scalar units and broadcast from
+// memory, because the vector multipliers are what these loops wait for.
+INLINE __m512i start(ps_dtype dtype, int32_t sum)
 {
-    const __m512 factor = _mm512_mul_ps(s->d, broadcast(x + sh->x_d + (size_t)b * 4));
+    if (offset_of(dtype) == 0) {
+        return _mm512_setzero_si512();
+    }
+    int32_t value = -offset_of(dtype) * sum;
+    __asm__("" : "+m"(value));
+    return _mm512_set1_epi32(value);
+}
+
+// Adds one block to one output chain, given the block's two integer sums (Q6_K) or their total.
+INLINE __m512 finish(ps_dtype dtype, __m512 acc, const scales *s, __m512i lo, __m512i hi,
+                     __m512 x_d, __m512 x_ds)
+{
+    __m512 value = _mm512_cvtepi32_ps(lo);
     if (dtype == PS_DTYPE_Q6_K) {
-        lo = _mm512_dpwssd_epi32(_mm512_mullo_epi32(s->s[0], lo), s->offsets,
-                                 broadcast_i32(x + sh->x_sum + (size_t)b * 4));
-        hi = _mm512_mullo_epi32(s->s[1], hi);
+        value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(hi), s->s[1], _mm512_mul_ps(value, s->s[0]));
     }
-    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(lo, hi)), factor, acc);
+    acc = _mm512_fmadd_ps(value, _mm512_mul_ps(s->d, x_d), acc);
     if (is_k_with_min(dtype)) {
-        return _mm512_fnmadd_ps(s->m, broadcast(x + sh->x_ds + (size_t)b * 4), acc);
+        return _mm512_fnmadd_ps(s->m, x_ds, acc);
     }
-    return has_min(dtype) ? _mm512_fmadd_ps(s->m, broadcast(x + sh->x_ds + (size_t)b * 4), acc)
-                          : acc;
+    return has_min(dtype) ? _mm512_fmadd_ps(s->m, x_ds, acc) : acc;
+}
+
+INLINE void finish_block(ps_dtype dtype, __m512 *acc, const scales *s, const __m512i *lo,
+                         const __m512i *hi, const uint8_t *const *x, const int tokens,
+                         const shape *sh, uint32_t b)
+{
+#pragma GCC unroll 8
+    for (int t = 0; t < tokens; t++) {
+        const __m512 x_d = broadcast(x[t] + sh->x_d + (size_t)b * 4);
+        const __m512 x_ds = has_min(dtype) ? broadcast(x[t] + sh->x_ds + (size_t)b * 4) : x_d;
+        acc[t] = finish(dtype, acc[t], s, lo[t], hi[t], x_d, x_ds);
+    }
+}
+
+// Four columns for all tokens.
+INLINE void add_columns(__m512i *sum, __m512i w, const uint8_t *const *x, const int tokens,
+                        size_t at)
+{
+#pragma GCC unroll 8
+    for (int t = 0; t < tokens; t++) {
+        sum[t] = _mm512_dpbusd_epi32(sum[t], w, broadcast_i32(x[t] + at));
+    }
 }
 
 // One block of one group for all tokens of the tile.
 INLINE void add_block(ps_dtype dtype, __m512 *acc, const uint8_t *block, const scales *s,
                       const uint8_t *const *x, const int tokens, const shape *sh, uint32_t b)
 {
-    // One sum a token, or two where the halves have scales of their own, where the high nibbles
-    // stay in place, and where a single token would leave the multipliers waiting for one chain.
-    const bool nibbles = dtype != PS_DTYPE_Q8_0 && dtype != PS_DTYPE_Q6_K && !is_five_bit(dtype);
-    const bool two_sums = dtype == PS_DTYPE_Q6_K || tokens == 1;
-    const bool high_in_place = nibbles && tokens == 1;
+    const int raised = raised_bits(dtype, tokens);
+    const bool split = dtype == PS_DTYPE_Q6_K; // halves have scales of their own
+    // One token would leave the multipliers waiting for one chain.
+    const bool two_sums = split || tokens == 1 || raised > 0;
     __m512i lo[TILE_TOKENS];
     __m512i hi[TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        lo[t] = start(dtype, x[t] + sh->x_sum + (size_t)b * 4);
-        hi[t] = _mm512_setzero_si512();
+        int16_t sums[2];
+        memcpy(sums, x[t] + sh->x_sum + (size_t)b * 4, sizeof sums);
+        lo[t] = start(dtype, split ? sums[0] : sums[0] + sums[1]);
+        hi[t] = split ? start(dtype, sums[1]) : _mm512_setzero_si512();
     }
 #pragma GCC unroll 4
     for (int p = 0; p < 4; p++) {
-        const pair w = unpack_pair(dtype, block, p, high_in_place);
+        const pair w = unpack_pair(dtype, block, p, raised > 0);
+        const size_t at = (size_t)b * 32 + (size_t)p * 4;
+        add_columns(lo, w.lo, x, tokens, at);
+        add_columns(two_sums ? hi : lo, w.hi, x, tokens, at + 16);
+    }
+    if (two_sums && !split) {
 #pragma GCC unroll 8
         for (int t = 0; t < tokens; t++) {
-            const uint8_t *a = x[t] + (size_t)b * 32 + p * 4;
-            lo[t] = dot(lo[t], w.lo, a);
-            __m512i *second = two_sums ? &hi[t] : &lo[t];
-            *second = dot(*second, w.hi, a + 16);
+            lo[t] = _mm512_add_epi32(lo[t], _mm512_srai_epi32(hi[t], (unsigned)raised));
         }
     }
-#pragma GCC unroll 8
-    for (int t = 0; t < tokens; t++) {
-        const __m512i high = high_in_place ? _mm512_srai_epi32(hi[t], 4) : hi[t];
-        acc[t] = finish(dtype, acc[t], s, lo[t], high, x[t], sh, b);
-    }
+    finish_block(dtype, acc, s, lo, hi, x, tokens, sh, b);
 }
 
 INLINE void prefetch_ahead(const uint8_t *from, uint32_t bytes, bool intel, const int tokens)
@@ -284,17 +322,15 @@ INLINE void prefetch_ahead(const uint8_t *from, uint32_t bytes, bool intel, cons
 INLINE void add_unit(ps_dtype dtype, __m512 *acc, const uint8_t *unit, const uint8_t *const *x,
                      const int tokens, const shape *sh, uint32_t b)
 {
-    k_scales k;
-    if (is_k_with_min(dtype)) {
-        load_k_scales(&k, unit);
-    }
+    unit_scales of_unit;
+    load_unit(dtype, &of_unit, unit);
     const uint8_t *block = unit + sh->scale_bytes;
     // A block's part of the stream, its share of the scales included.
     const uint32_t stream_bytes = sh->block_bytes + sh->scale_bytes / sh->unit_blocks;
 #pragma GCC unroll 1
     for (uint32_t i = 0; i < sh->unit_blocks; i++) {
         prefetch_ahead(unit + (size_t)i * stream_bytes, stream_bytes, sh->intel, tokens);
-        const scales s = load_scales(dtype, unit, &k, i);
+        const scales s = load_scales(dtype, &of_unit, unit, i);
         add_block(dtype, acc, block, &s, x, tokens, sh, b + i);
         block += sh->block_bytes;
     }
