@@ -28,10 +28,12 @@ typedef struct workload {
     size_t bytes;
     uint32_t chunks;
     uint32_t head_dim;
+    ps_dtype dtype; // of K and V
     uint32_t queries;
     uint32_t passes;
 } workload;
 
+static size_t dram_bytes; // of KV for the lines of DRAM
 static float scratch[QUERIES_MAX * PS_ATTENTION_CHUNK] __attribute__((aligned(64)));
 static float queries[QUERIES_MAX][HEAD_DIM_MAX];
 static float results[QUERIES_MAX * (HEAD_DIM_MAX + 2)];
@@ -76,7 +78,7 @@ static void attend(const workload *w)
         q[i] = queries[i];
         end[i] = PS_ATTENTION_CHUNK;
     }
-    const size_t block_bytes = ps_kv_block_bytes(w->head_dim);
+    const size_t block_bytes = 2 * ps_kv_part_bytes(w->dtype, w->head_dim);
     for (uint32_t unit = 0; unit < w->chunks * KV_HEADS; unit++) {
         const void *blocks[CHUNK_BLOCKS];
         for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
@@ -87,6 +89,8 @@ static void attend(const workload *w)
             .q = q,
             .queries = w->queries,
             .head_dim = w->head_dim,
+            .k_dtype = w->dtype,
+            .v_dtype = w->dtype,
             .blocks = blocks,
             .begin = begin,
             .end = end,
@@ -101,7 +105,7 @@ static void attend(const workload *w)
 
 static void bench_attend(workload w, const char *where, size_t bytes)
 {
-    const size_t chunk_bytes = CHUNK_BLOCKS * KV_HEADS * ps_kv_block_bytes(w.head_dim);
+    const size_t chunk_bytes = CHUNK_BLOCKS * KV_HEADS * 2 * ps_kv_part_bytes(w.dtype, w.head_dim);
     w.chunks = (uint32_t)(bytes / chunk_bytes > 0 ? bytes / chunk_bytes : 1);
     w.bytes = w.chunks * chunk_bytes;
     w.passes = (uint32_t)((64u << 20) / w.bytes) / (w.queries / 4 + 1) + 1;
@@ -127,11 +131,25 @@ static void bench_attend(workload w, const char *where, size_t bytes)
         fma_share[r] = operations / ns[r] / peak;
     }
     const double middle = median(ns);
-    printf("attention  head_dim %3u queries %3u %-4s %8.2f ns/position %7.1f GB/s %4.0f%% of reads "
+    printf("attention %-4s head_dim %3u queries %3u %-4s %8.2f ns/position %7.1f GB/s %4.0f%% of "
+           "reads "
            "%6.0f GOP/s %4.0f%% of fma\n",
-           w.head_dim, w.queries, where, middle / positions, (double)w.bytes * w.passes / middle,
-           median(read_share) * 100, operations / middle, median(fma_share) * 100);
+           ps_dtype_get(w.dtype)->name, w.head_dim, w.queries, where, middle / positions,
+           (double)w.bytes * w.passes / middle, median(read_share) * 100, operations / middle,
+           median(fma_share) * 100);
     fflush(stdout);
+}
+
+static void bench_counts(workload w)
+{
+    static const uint32_t COUNTS[] = {1, 3, 4, 6, 8, 32, 96};
+    for (size_t i = 0; i < sizeof COUNTS / sizeof COUNTS[0]; i++) {
+        w.queries = COUNTS[i];
+        bench_attend(w, "L2", 512 << 10);
+        if (w.queries <= 8) {
+            bench_attend(w, "DRAM", dram_bytes);
+        }
+    }
 }
 
 #define ROW_VALUES 2048
@@ -198,7 +216,7 @@ int main(int argc, char **argv)
     if (ps_kernels_for(argc > 1 ? argv[1] : NULL, &kernels) != PS_OK) {
         return 2;
     }
-    const size_t dram_bytes = (size_t)(argc > 2 ? strtoul(argv[2], NULL, 10) : 256) << 20;
+    dram_bytes = (size_t)(argc > 2 ? strtoul(argv[2], NULL, 10) : 256) << 20;
     printf("isa %s\n", kernels.isa);
     char *kv = allocate(dram_bytes);
     for (size_t i = 0; i < dram_bytes / 2; i++) {
@@ -208,16 +226,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < QUERIES_MAX * HEAD_DIM_MAX; i++) {
         queries[i / HEAD_DIM_MAX][i % HEAD_DIM_MAX] = (float)(i * 2654435761u % 1000) / 500 - 1;
     }
-    static const uint32_t COUNTS[] = {1, 3, 4, 6, 8, 32, 96};
-    for (uint32_t head_dim = 64; head_dim <= 128; head_dim *= 2) {
-        for (size_t i = 0; i < sizeof COUNTS / sizeof COUNTS[0]; i++) {
-            const workload w = {
-                .kernels = &kernels, .kv = kv, .head_dim = head_dim, .queries = COUNTS[i]};
-            bench_attend(w, "L2", 512 << 10);
-            if (COUNTS[i] <= 8) {
-                bench_attend(w, "DRAM", dram_bytes);
-            }
-        }
+    for (uint32_t head_dim = 64; head_dim <= HEAD_DIM_MAX; head_dim *= 2) {
+        bench_counts(
+            (workload){.kernels = &kernels, .kv = kv, .head_dim = head_dim, .dtype = PS_DTYPE_F16});
+        bench_counts((workload){
+            .kernels = &kernels, .kv = kv, .head_dim = head_dim, .dtype = PS_DTYPE_Q8_0});
     }
     for (enum row_kernel which = 0; which < ROW_KERNELS; which++) {
         bench_row(&kernels, which, (float *)(void *)results, &queries[0][0]);

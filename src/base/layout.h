@@ -42,8 +42,13 @@
 // x ~ d*q with q in [-127, 127]; sum[b][h] = sum of q over columns 32b+16h .. +16;
 // ds[b] = d[b] * (float)(sum[b][0] + sum[b][1]). Rows start at multiples of 64 bytes.
 //
-// KV. Blocks of 32 tokens; for one layer and KV head a block is K f16 [head_dim][32 tokens], then
-// V f16 [32 tokens][head_dim].
+// KV. Blocks of 32 tokens; for one layer and KV head a block is K, then V, each of its own format:
+//     K  F16   [head_dim][32 tokens]
+//        Q8_0  [head_dim / 32]{ d f16[32 tokens], i8 [32 columns][32 tokens] }
+//     V  F16   [32 tokens][head_dim]
+//        Q8_0  d f16[32 tokens][head_dim / 32], i8 [32 tokens][head_dim]
+// so that each is one linear stream. A Q8_0 value is d*q, which is exact in f32. K and V start at
+// multiples of 64 bytes of a block.
 #ifndef PS_BASE_LAYOUT_H
 #define PS_BASE_LAYOUT_H
 
@@ -95,10 +100,14 @@ static inline const int16_t *ps_q8_row_sums(const void *row, uint32_t columns)
                                            columns / PS_BLOCK_COLUMNS * 2);
 }
 
-// Bytes of one KV block of one layer and KV head.
-static inline uint64_t ps_kv_block_bytes(uint32_t head_dim)
+// Of K in Q8_0: 32 columns, scales included.
+#define PS_KV_K_GROUP_BYTES (PS_KV_BLOCK_TOKENS * (sizeof(uint16_t) + PS_BLOCK_COLUMNS))
+
+// Bytes of K, or of V, in a KV block of one layer and KV head. dtype is F16 or Q8_0; head_dim is a
+// multiple of 8, of 32 for Q8_0.
+static inline uint64_t ps_kv_part_bytes(ps_dtype dtype, uint32_t head_dim)
 {
-    return (uint64_t)2 * PS_KV_BLOCK_TOKENS * head_dim * sizeof(uint16_t);
+    return PS_KV_BLOCK_TOKENS * ps_dtype_row_bytes(dtype, head_dim);
 }
 
 #endif

@@ -29,12 +29,25 @@ static ps_status check_weight(const ps_value *value)
     return ps_range_check("experts", value->experts, 0, PS_EXPERTS_MAX);
 }
 
+static ps_status check_kv_dtype(ps_dtype dtype, uint32_t head_dim)
+{
+    if ((unsigned)dtype >= PS_DTYPE_COUNT) {
+        return ps_fail(PS_INVALID, "dtype %d is unknown", (int)dtype);
+    }
+    const ps_dtype_info *format = ps_dtype_get(dtype);
+    if (dtype != PS_DTYPE_F16 && dtype != PS_DTYPE_Q8_0) {
+        return ps_fail(PS_INVALID, "kv is %s, F16 or Q8_0 would be right", format->name);
+    }
+    return head_dim % format->block_columns == 0
+               ? PS_OK
+               : ps_fail(PS_INVALID, "head_dim=%u, a multiple of %u would be right for kv in %s",
+                         head_dim, format->block_columns, format->name);
+}
+
 static ps_status check_kv(const ps_value *value, uint32_t kv_groups)
 {
-    if (value->dtype != PS_DTYPE_F16) {
-        return ps_fail(PS_INVALID, "kv is %s, F16 would be right",
-                       ps_dtype_get(value->dtype)->name);
-    }
+    PS_TRY(check_kv_dtype(value->dtype, value->head_dim));
+    PS_TRY(check_kv_dtype(value->v_dtype, value->head_dim));
     if (value->kv_group >= kv_groups) {
         return ps_fail(PS_INVALID, "group %u, but there are %u kv groups", value->kv_group,
                        kv_groups);

@@ -14,7 +14,8 @@ typedef uint32_t ps_value_id; // index into the values of a graph or a plan
 typedef struct ps_value {
     const char *name; // unique; a weight's is its tensor's name
     ps_value_kind kind;
-    ps_dtype dtype;   // activations: F32 or Q8_ROW; kv: F16
+    ps_dtype dtype;   // activations: F32 or Q8_ROW; kv: of K, F16 or Q8_0
+    ps_dtype v_dtype; // kv: of V, F16 or Q8_0
     uint32_t rows;    // weights: outputs of one matrix, 1 for a vector
     uint32_t columns; // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
     uint32_t experts; // weights: matrices stacked, 0 for a plain one
@@ -26,6 +27,13 @@ typedef struct ps_value {
     uint32_t alias_column;   //   column `alias_column` on; PS_NO_VALUE: its own storage
     bool is_output;          // activations: read by whoever runs the graph (the logits)
 } ps_value;
+
+// Bytes of one position of a kv, K and V of all heads.
+static inline uint64_t ps_value_kv_bytes(const ps_value *kv)
+{
+    return ps_dtype_row_bytes(kv->dtype, kv->columns) +
+           ps_dtype_row_bytes(kv->v_dtype, kv->columns);
+}
 
 // An operator with its operands.
 typedef struct ps_operation {

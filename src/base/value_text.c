@@ -27,8 +27,11 @@ static ps_status print_weight(const ps_value *value, ps_buffer *out)
 
 static ps_status print_kv(const ps_value *value, ps_buffer *out)
 {
-    return ps_buffer_printf(out, "kv %s [%u] {group=%u head_dim=%u}",
-                            ps_dtype_get(value->dtype)->name, value->columns, value->kv_group,
+    PS_TRY(ps_buffer_printf(out, "kv %s ", ps_dtype_get(value->dtype)->name));
+    if (value->v_dtype != value->dtype) {
+        PS_TRY(ps_buffer_printf(out, "%s ", ps_dtype_get(value->v_dtype)->name));
+    }
+    return ps_buffer_printf(out, "[%u] {group=%u head_dim=%u}", value->columns, value->kv_group,
                             value->head_dim);
 }
 
@@ -147,9 +150,13 @@ static ps_status parse_weight(ps_scan *scan, ps_value *value)
     return PS_OK;
 }
 
-// "[columns] {group=0 head_dim=64}"
+// "[columns] {group=0 head_dim=64}", before it the format of V where it is not that of K
 static ps_status parse_kv(ps_scan *scan, ps_value *value)
 {
+    value->v_dtype = value->dtype;
+    if (ps_scan_peek(scan) != '[') {
+        PS_TRY(parse_dtype(scan, &value->v_dtype));
+    }
     PS_TRY(ps_scan_mark(scan, '['));
     PS_TRY(ps_scan_u32(scan, UINT32_MAX, &value->columns));
     PS_TRY(ps_scan_mark(scan, ']'));

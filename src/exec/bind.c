@@ -37,7 +37,8 @@ static ps_status bind_kv(ps_exec *exec, const ps_plan_value *value, ps_operand *
         const ps_kv_layer *layer = &exec->kv_layers[i];
         if (strcmp(layer->name, value->is.name) == 0) {
             if (layer->group != value->is.kv_group || layer->head_dim != value->is.head_dim ||
-                layer->kv_heads * layer->head_dim != value->is.columns) {
+                layer->kv_heads * layer->head_dim != value->is.columns ||
+                layer->k_dtype != value->is.dtype || layer->v_dtype != value->is.v_dtype) {
                 return ps_fail(PS_INVALID, "kv '%s' differs between plans", value->is.name);
             }
             out->kv_layer = i;
@@ -78,6 +79,22 @@ static ps_status bind_operand(ps_exec *exec, const ps_plan *plan, const ps_plan_
     }
 }
 
+static ps_kv_layer kv_layer_of(const ps_value *kv)
+{
+    const uint32_t kv_heads = kv->columns / kv->head_dim;
+    const uint64_t k_bytes = ps_kv_part_bytes(kv->dtype, kv->head_dim);
+    const uint64_t head_bytes = k_bytes + ps_kv_part_bytes(kv->v_dtype, kv->head_dim);
+    return (ps_kv_layer){.name = kv->name,
+                         .group = kv->kv_group,
+                         .kv_heads = kv_heads,
+                         .head_dim = kv->head_dim,
+                         .k_dtype = kv->dtype,
+                         .v_dtype = kv->v_dtype,
+                         .k_bytes = k_bytes,
+                         .head_bytes = head_bytes,
+                         .block_bytes = kv_heads * head_bytes};
+}
+
 // The KV layers of an executor are those of its first plan.
 static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
 {
@@ -93,13 +110,7 @@ static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const ps_plan_value *value = &plan->values[i];
         if (value->is.kind == PS_VALUE_KV) {
-            const uint32_t kv_heads = value->is.columns / value->is.head_dim;
-            exec->kv_layers[exec->kv_layer_count++] = (ps_kv_layer){
-                .name = value->is.name,
-                .group = value->is.kv_group,
-                .kv_heads = kv_heads,
-                .head_dim = value->is.head_dim,
-                .block_bytes = kv_heads * ps_kv_block_bytes(value->is.head_dim)};
+            exec->kv_layers[exec->kv_layer_count++] = kv_layer_of(&value->is);
         }
     }
     exec->kv_group_count = plan->kv_group_count;

@@ -42,8 +42,10 @@ typedef struct ps_kv_layer {
     const char *name;
     uint32_t group;
     uint32_t kv_heads, head_dim;
-    uint64_t block_bytes; // of all its heads
-    char *pool;           // [group_blocks][kv_heads] KV blocks
+    ps_dtype k_dtype, v_dtype;
+    uint64_t k_bytes, head_bytes; // of one head in a block: its K, then all of it
+    uint64_t block_bytes;         // of all its heads
+    char *pool;                   // [group_blocks][kv_heads] KV blocks
 } ps_kv_layer;
 
 struct ps_exec {
@@ -148,7 +150,7 @@ static inline char *ps_kv_block(const ps_walk *walk, const ps_kv_layer *layer, u
                             ((uint64_t)sequence * exec->kv_group_count + layer->group) *
                                 exec->table_blocks;
     return layer->pool + table[position / PS_KV_BLOCK_TOKENS] * layer->block_bytes +
-           head * ps_kv_block_bytes(layer->head_dim);
+           head * layer->head_bytes;
 }
 
 #endif

@@ -9,28 +9,34 @@
 #define CHUNK PS_ATTENTION_CHUNK
 #define CHUNK_BLOCKS (PS_ATTENTION_CHUNK / PS_KV_BLOCK_TOKENS)
 
-void ps_exec_op_KV_WRITE(const ps_walk *walk, const ps_bound_step *step)
+// K or V of the step's rows, where its columns were computed. part_bytes: from the start of a
+// block.
+static void write_part(const ps_walk *walk, const ps_bound_step *step, const ps_operand *from,
+                       ps_kv_store_fn *store, uint64_t part_bytes)
 {
     const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[2].kv_layer];
     const uint32_t head_dim = layer->head_dim;
-    uint32_t begin, end;
+    uint32_t begin, end, first, last;
     ps_rows_of(walk, step, walk->row_count, &begin, &end);
-    for (uint32_t operand = 0; operand < 2;
-         operand++) { // K, then V, each where its columns were computed
-        uint32_t first, last;
-        ps_columns_of(walk, step, &step->inputs[operand], &first, &last);
-        for (uint32_t r = begin; r < end; r++) {
-            const ps_step_row *row = &walk->rows[r];
-            const float *x = ps_row_f32(walk, &step->inputs[operand], r);
-            for (uint32_t h = first / head_dim; h < last / head_dim; h++) {
-                char *block = ps_kv_block(walk, layer, row->sequence, row->position, h);
-                const float *head = x + (uint64_t)h * head_dim;
-                walk->kernels->kv_store(block, operand == 0 ? head : NULL,
-                                        operand == 1 ? head : NULL, head_dim,
-                                        row->position % PS_KV_BLOCK_TOKENS);
-            }
+    ps_columns_of(walk, step, from, &first, &last);
+    for (uint32_t r = begin; r < end; r++) {
+        const ps_step_row *row = &walk->rows[r];
+        const float *x = ps_row_f32(walk, from, r);
+        for (uint32_t h = first / head_dim; h < last / head_dim; h++) {
+            char *block = ps_kv_block(walk, layer, row->sequence, row->position, h);
+            store(block + part_bytes, x + (uint64_t)h * head_dim, head_dim,
+                  row->position % PS_KV_BLOCK_TOKENS);
         }
     }
+}
+
+void ps_exec_op_KV_WRITE(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[2].kv_layer];
+    write_part(walk, step, &step->inputs[0], ps_kernels_kv_store_k(walk->kernels, layer->k_dtype),
+               0);
+    write_part(walk, step, &step->inputs[1], ps_kernels_kv_store_v(walk->kernels, layer->v_dtype),
+               layer->k_bytes);
 }
 
 // What the attention of one step is made of.
@@ -148,6 +154,8 @@ static void attend_tile(const ps_walk *walk, const ps_bound_step *step, const sh
         walk->kernels->attention_partial(&(ps_attention_partial){.q = bench.q,
                                                                  .queries = queries,
                                                                  .head_dim = s->head_dim,
+                                                                 .k_dtype = s->layer->k_dtype,
+                                                                 .v_dtype = s->layer->v_dtype,
                                                                  .blocks = blocks,
                                                                  .begin = bench.begin,
                                                                  .end = bench.end,
@@ -223,6 +231,8 @@ static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const s
         &(ps_attention_partial){.q = bench.q,
                                 .queries = group,
                                 .head_dim = s->head_dim,
+                                .k_dtype = s->layer->k_dtype,
+                                .v_dtype = s->layer->v_dtype,
                                 .blocks = blocks,
                                 .begin = bench.begin,
                                 .end = bench.end,

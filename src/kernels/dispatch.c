@@ -127,3 +127,15 @@ ps_linear_fn *ps_kernels_linear(const ps_kernels *kernels, ps_dtype dtype)
         return NULL;
     }
 }
+
+ps_kv_store_fn *ps_kernels_kv_store_k(const ps_kernels *kernels, ps_dtype dtype)
+{
+    ps_assert(dtype == PS_DTYPE_F16 || dtype == PS_DTYPE_Q8_0);
+    return dtype == PS_DTYPE_F16 ? kernels->kv_store_k_f16 : kernels->kv_store_k_q8_0;
+}
+
+ps_kv_store_fn *ps_kernels_kv_store_v(const ps_kernels *kernels, ps_dtype dtype)
+{
+    ps_assert(dtype == PS_DTYPE_F16 || dtype == PS_DTYPE_Q8_0);
+    return dtype == PS_DTYPE_F16 ? kernels->kv_store_v_f16 : kernels->kv_store_v_q8_0;
+}

@@ -74,11 +74,14 @@ typedef void ps_act_mul_fn(float *y, const float *gate, const float *up, uint32_
 typedef void ps_rope_fn(float *x, const float *table, uint32_t heads, uint32_t head_dim,
                         uint32_t rotary_dim);
 
-// Writes one token's K and V of one KV head, f32 [head_dim] each, to slot `slot` (0..31) of a KV
-// block, rounded to f16 to nearest even, 65,520 and above to infinity. k or v may be NULL: that
-// half stays as it is. head_dim is a multiple of 8.
-typedef void ps_kv_store_fn(void *block, const float *k, const float *v, uint32_t head_dim,
-                            uint32_t slot);
+// Writes x f32 [head_dim], one token's K or V of one KV head, to slot `slot` (0..31) of the K or V
+// part of a KV block (base/layout.h) and touches no other byte.
+//   F16   rounded to nearest even, 65,520 and above to infinity. head_dim is a multiple of 8
+//   Q8_0  head_dim is a multiple of 32. For each 32 values, amax being the greatest |x| as in
+//         ps_quantise_fn: d = f16(amax / 127), or NaN where any x is not finite;
+//         q = round(x * (1 / d)), at most 127 and at least -127, to even; 0 where d is 0, infinite
+//         (amax from 8,321,040 on) or NaN. So what cannot be held reads back as NaN
+typedef void ps_kv_store_fn(void *part, const float *x, uint32_t head_dim, uint32_t slot);
 
 // The positions of one chunk of attention; chunks start at multiples of it.
 #define PS_ATTENTION_CHUNK PS_ATTENTION_CHUNK_POSITIONS
@@ -87,7 +90,8 @@ typedef void ps_kv_store_fn(void *block, const float *k, const float *v, uint32_
 //
 // For query i and each position t with begin[i] <= t < end[i] (relative to the chunk's start):
 //   s[t] = chain over head_dim from +0 of fma(q[d], K[d][t], s), then s * scale, then,
-//          if softcap > 0, softcap * tanh(s / softcap) (ps_tanh in kernels/exp.h)
+//          if softcap > 0, softcap * tanh(s / softcap) (ps_tanh in kernels/exp.h). K and V are the
+//          f32 values of what is stored: base/layout.h
 //   m    = max of s, 0 for -0
 //   p[t] = exp(s[t] - m)
 //   l    = sum of p over 64 virtual lanes by t (positions outside count 0)
@@ -97,7 +101,8 @@ typedef void ps_kv_store_fn(void *block, const float *k, const float *v, uint32_
 typedef struct ps_attention_partial {
     const float *const *q;     // [queries] rows of head_dim values
     uint32_t queries;          // any number >= 1; tiled inside
-    uint32_t head_dim;         // a multiple of 8, <= 512
+    uint32_t head_dim;         // a multiple of 8, of 32 where K or V is Q8_0; <= 512
+    ps_dtype k_dtype, v_dtype; // F16 or Q8_0
     const void *const *blocks; // [8] KV blocks (layout.h); may be NULL before the first and behind
                                // the last position that any query sees
     const uint16_t *begin;     // [queries], 0..256
@@ -145,6 +150,10 @@ PS_MUST_USE ps_status ps_kernels_for(const char *isa, ps_kernels *out);
 
 // The linear kernel for a weight's dtype.
 ps_linear_fn *ps_kernels_linear(const ps_kernels *kernels, ps_dtype dtype);
+
+// The kernels that store K and V in F16 or Q8_0.
+ps_kv_store_fn *ps_kernels_kv_store_k(const ps_kernels *kernels, ps_dtype dtype);
+ps_kv_store_fn *ps_kernels_kv_store_v(const ps_kernels *kernels, ps_dtype dtype);
 
 // Space-separated CPU features that matter here, "avx2 fma f16c avx512f ... "; static.
 const char *ps_cpu_features(void);

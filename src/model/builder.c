@@ -246,6 +246,7 @@ static ps_status kv_write(ps_builder *builder, ps_value_id k, ps_value_id v, ps_
     const ps_value kv = {.name = full_name(builder, "kv", "", name),
                          .kind = PS_VALUE_KV,
                          .dtype = PS_DTYPE_F16,
+                         .v_dtype = PS_DTYPE_F16,
                          .columns = layer->kv_heads * layer->head_dim,
                          .kv_group = layer->kv_group,
                          .head_dim = layer->head_dim,

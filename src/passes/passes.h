@@ -12,12 +12,16 @@ typedef struct ps_pass_options {
     uint32_t rows_max;
     uint32_t logits_max; // <= rows_max
     uint32_t context_max;
+    ps_dtype k_dtype, v_dtype; // of the KV cache: F16 or Q8_0; 0 (F32): as the graph has it
     const ps_machine *machine;
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
 // rows are shared out.
 #define PS_REPLICATED_ROWS_MAX 8u
+
+// Gives the KV of all layers the formats of the options. PS_INVALID: heads that Q8_0 cannot hold.
+PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *options);
 
 // Makes activation quantisation explicit and merges what the workers can do in one go:
 //   quantise   one for each value that a linear with a quantised weight reads

@@ -5,6 +5,7 @@ static const struct {
     const char *name;
     ps_status (*run)(ps_graph *graph, const ps_pass_options *options);
 } PASSES[] = {
+    {"kv_format", ps_pass_kv_format},
     {"fuse", ps_pass_fuse},
     {"window", ps_pass_window},
 };

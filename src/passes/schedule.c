@@ -330,7 +330,7 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
             // Decode reads the KV of one sequence; with many rows it stays in cache.
             const uint64_t positions = s->options->context_max;
             const uint64_t q_columns = value_of(s, step->inputs[0])->is.columns;
-            work.memory_bytes += s->small ? positions * input->columns * 2 * sizeof(uint16_t) : 0;
+            work.memory_bytes += s->small ? positions * ps_value_kv_bytes(input) : 0;
             work.f32_ops += rows * positions * q_columns * 2;
         } else if (input->kind == PS_VALUE_ACTIVATION) {
             work.cache_bytes += rows_of(s, input) * row_bytes(input);

@@ -112,7 +112,7 @@ static void add_bytes(const ps_plan *plan, const ps_plan_step *step, const exten
         if (input->kind == PS_VALUE_WEIGHT) {
             op->weight_bytes += weight_bytes_of(step, input, rows);
         } else if (input->kind == PS_VALUE_KV && attends) {
-            op->kv_bytes += is->kv_tokens[input->kv_group] * input->columns * 2 * sizeof(uint16_t);
+            op->kv_bytes += is->kv_tokens[input->kv_group] * ps_value_kv_bytes(input);
         }
     }
 }

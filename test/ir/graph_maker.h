@@ -188,11 +188,17 @@ static inline ps_value_id ps_maker_attend(ps_graph_maker *m, ps_value_id q, ps_v
                          .heads = heads, .head_dim = head_dim);
 }
 
+static inline ps_dtype ps_maker_kv_format(ps_graph_maker *m, uint32_t head_dim)
+{
+    return head_dim % 32 == 0 && ps_maker_pick(m, 0, 1) == 0 ? PS_DTYPE_Q8_0 : PS_DTYPE_F16;
+}
+
 static inline void ps_maker_attention(ps_graph_maker *m)
 {
     const uint32_t kv_heads = ps_maker_pick(m, 1, 3);
     const uint32_t heads = kv_heads * ps_maker_pick(m, 1, 3);
-    const uint32_t head_dim = 8 * ps_maker_pick(m, 1, 12);
+    const uint32_t head_dim = ps_maker_pick(m, 0, 1) == 0 ? 32 * ps_maker_pick(m, 1, 3)
+                                                          : 8 * ps_maker_pick(m, 1, 12);
     const uint32_t q_columns = heads * head_dim;
     const uint32_t kv_columns = kv_heads * head_dim;
     const ps_value_id x = ps_maker_norm(m, true);
@@ -211,7 +217,8 @@ static inline void ps_maker_attention(ps_graph_maker *m)
     k = ps_maker_rope(m, k, kv_columns, head_dim);
     const ps_value_id kv = ps_maker_add(
         m, (ps_value){.kind = PS_VALUE_KV,
-                      .dtype = PS_DTYPE_F16,
+                      .dtype = ps_maker_kv_format(m, head_dim),
+                      .v_dtype = ps_maker_kv_format(m, head_dim),
                       .columns = kv_columns,
                       .head_dim = head_dim,
                       .kv_group = ps_maker_pick(m, 0, m->graph->kv_group_count - 1),

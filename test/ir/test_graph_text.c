@@ -15,6 +15,7 @@ static void assert_same_value(const ps_value *a, const ps_value *b)
     assert_string_equal(a->name, b->name);
     assert_int_equal(a->kind, b->kind);
     assert_int_equal(a->dtype, b->dtype);
+    assert_int_equal(a->v_dtype, b->v_dtype);
     assert_int_equal(a->rows, b->rows);
     assert_int_equal(a->columns, b->columns);
     assert_int_equal(a->experts, b->experts);

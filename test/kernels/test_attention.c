@@ -1,10 +1,10 @@
 // ctest-labels: kernel
 // ctest-links: m
-// Goal: attention over KV blocks gives the reference's bits on every ISA whatever the queries see,
+// Goal: attention over KV blocks of every format gives the reference's bits on every ISA whatever the queries see,
 // never reads a slot that no query sees into a result, and the reference is attention.
 // Method: slots outside the ranges hold NaN and infinities, blocks outside them are NULL. The
-// oracle keeps K and V as written, in double, and takes one softmax over all positions of all
-// chunks.
+// oracle takes K and V as stored, in double, and one softmax over all positions of all chunks. The
+// layout of blocks is written here again.
 #include "kernels/half.h"
 #include "kernels/kernels.h"
 
@@ -39,22 +39,25 @@ typedef struct outcome {
     float o[QUERIES_MAX * HEAD_DIM_MAX + GUARD];
 } outcome;
 
+enum part { K, V };
+
 typedef struct scene {
     uint32_t head_dim;
+    ps_dtype dtype[2]; // of K and V
     uint32_t queries;
     uint16_t begin[QUERIES_MAX];
     uint16_t end[QUERIES_MAX];
     float softcap;
     float scale;
     float q[QUERIES_MAX][HEAD_DIM_MAX];
-    uint16_t kv[BLOCKS][2 * PS_KV_BLOCK_TOKENS * HEAD_DIM_MAX];
+    _Alignas(64) uint8_t kv[BLOCKS][2 * PS_KV_BLOCK_TOKENS * HEAD_DIM_MAX * sizeof(uint16_t)];
 } scene;
 
 static ps_kernels REF;
 static ps_kernels ISAS[2];
 static int ISA_COUNT;
 
-static const uint32_t HEAD_DIMS[] = {8, 16, 24, 40, 64, 72, 80, 96, 128, 256, 512};
+static const uint32_t HEAD_DIMS[] = {8, 16, 24, 32, 40, 64, 72, 80, 96, 128, 256, 512};
 #define HEAD_DIM_COUNT (sizeof HEAD_DIMS / sizeof HEAD_DIMS[0])
 
 // The value of an f16, by its definition.
@@ -69,14 +72,64 @@ static double half_value(uint16_t half)
     return sign * (exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25));
 }
 
-static uint16_t *key_at(scene *s, uint32_t t, uint32_t d)
+static uint32_t part_bytes(ps_dtype dtype, uint32_t head_dim)
 {
-    return &s->kv[t / 32][d * 32 + t % 32];
+    return dtype == PS_DTYPE_F16 ? 64 * head_dim : 34 * head_dim;
 }
 
-static uint16_t *value_at(scene *s, uint32_t t, uint32_t d)
+// From the start of K or V of a block to the f16 of position t, column d: the value, or of Q8_0 the
+// scale.
+static uint32_t half_offset(ps_dtype dtype, enum part part, uint32_t head_dim, uint32_t t,
+                            uint32_t d)
 {
-    return &s->kv[t / 32][32 * s->head_dim + t % 32 * s->head_dim + d];
+    if (dtype == PS_DTYPE_F16) {
+        return 2 * (part == K ? d * 32 + t : t * head_dim + d);
+    }
+    return part == K ? d / 32 * 1088 + 2 * t : 2 * (t * (head_dim / 32) + d / 32);
+}
+
+// The same to the quant; Q8_0.
+static uint32_t quant_offset(enum part part, uint32_t head_dim, uint32_t t, uint32_t d)
+{
+    return part == K ? d / 32 * 1088 + 64 + d % 32 * 32 + t : 2 * head_dim + t * head_dim + d;
+}
+
+static uint8_t *part_of(scene *s, enum part part, uint32_t t)
+{
+    return s->kv[t / 32] + (part == K ? 0 : part_bytes(s->dtype[K], s->head_dim));
+}
+
+static double stored(scene *s, enum part part, uint32_t t, uint32_t d)
+{
+    const uint8_t *from = part_of(s, part, t);
+    const ps_dtype dtype = s->dtype[part];
+    uint16_t half;
+    memcpy(&half, from + half_offset(dtype, part, s->head_dim, t % 32, d), sizeof half);
+    if (dtype == PS_DTYPE_F16) {
+        return half_value(half);
+    }
+    return half_value(half) * (int8_t)from[quant_offset(part, s->head_dim, t % 32, d)];
+}
+
+// Writes a value below 4 in magnitude, or when it is `wild` one of any bits. Quants of Q8_0 may
+// always be any byte.
+static void write_value(ps_gen *gen, scene *s, enum part part, uint32_t t, uint32_t d, int wild)
+{
+    static const uint16_t GARBAGE[] = {0x7c00, 0xfc00, 0x7e01, 0xfe00, 0x7d55, 0x7bff};
+    uint8_t *to = part_of(s, part, t);
+    const ps_dtype dtype = s->dtype[part];
+    const uint64_t bits = ps_gen_next(gen);
+    const uint32_t exponent = (uint32_t)(bits / 65536 % 5) + (dtype == PS_DTYPE_F16 ? 12 : 4);
+    uint16_t half = (uint16_t)((bits & 0x83ff) | exponent << 10);
+    if (wild != 0) {
+        half = wild == 1 ? (uint16_t)bits : GARBAGE[bits % 6];
+    }
+    if (dtype == PS_DTYPE_F16 || d % 32 == 0) {
+        memcpy(to + half_offset(dtype, part, s->head_dim, t % 32, d), &half, sizeof half);
+    }
+    if (dtype == PS_DTYPE_Q8_0) {
+        to[quant_offset(part, s->head_dim, t % 32, d)] = (uint8_t)(bits >> 24);
+    }
 }
 
 static bool anyone_sees(const scene *s, uint32_t t)
@@ -117,19 +170,12 @@ static void choose_ranges(ps_gen *gen, scene *s, enum view view)
 // strange: visible K and V may hold any bits, queries any floats.
 static void choose_values(ps_gen *gen, scene *s, bool strange)
 {
-    static const uint16_t GARBAGE[] = {0x7c00, 0xfc00, 0x7e01, 0xfe00, 0x7d55, 0x7bff};
     for (uint32_t t = 0; t < PS_ATTENTION_CHUNK; t++) {
         const bool seen = anyone_sees(s, t);
         for (uint32_t d = 0; d < s->head_dim; d++) {
-            for (int which = 0; which < 2; which++) {
-                const uint64_t bits = ps_gen_next(gen);
-                uint16_t half = (uint16_t)((bits & 0x83ff) | (12 + bits / 65536 % 5) << 10);
-                if (strange && (bits >> 40) % 16 == 0) {
-                    half = (uint16_t)bits;
-                }
-                half = seen ? half : GARBAGE[bits % 6];
-                *(which != 0 ? value_at(s, t, d) : key_at(s, t, d)) = half;
-            }
+            const bool any = strange && ps_gen_range(gen, 0, 15) == 0;
+            write_value(gen, s, K, t, d, seen ? any : 2);
+            write_value(gen, s, V, t, d, seen ? any : 2);
         }
     }
     for (uint32_t i = 0; i < s->queries; i++) {
@@ -145,6 +191,10 @@ static void choose_values(ps_gen *gen, scene *s, bool strange)
 static void build(ps_gen *gen, scene *s, enum view view, bool strange)
 {
     s->head_dim = HEAD_DIMS[ps_gen_range(gen, 0, HEAD_DIM_COUNT - 1)];
+    for (int part = K; part <= V; part++) {
+        const bool quantised = s->head_dim % 32 == 0 && ps_gen_range(gen, 0, 1) == 1;
+        s->dtype[part] = quantised ? PS_DTYPE_Q8_0 : PS_DTYPE_F16;
+    }
     s->queries = (uint32_t)ps_gen_range(gen, 1, ps_gen_range(gen, 0, 3) == 0 ? QUERIES_MAX : 14);
     s->softcap = ps_gen_range(gen, 0, 2) == 0 ? 20.0f : 0.0f;
     s->scale = 1.0f / sqrtf((float)s->head_dim);
@@ -177,6 +227,8 @@ static void attend(const ps_kernels *kernels, scene *s, outcome *out)
         .q = q,
         .queries = s->queries,
         .head_dim = s->head_dim,
+        .k_dtype = s->dtype[K],
+        .v_dtype = s->dtype[V],
         .blocks = blocks,
         .begin = s->begin,
         .end = s->end,
@@ -230,10 +282,12 @@ static void test_edges(void **state)
     static const uint16_t EDGES[] = {0,  1,  7,  8,  15,  16,  17,  31,
                                      32, 33, 63, 64, 127, 129, 255, 256};
     const size_t edges = sizeof EDGES / sizeof EDGES[0];
-    s.head_dim = 24;
     s.scale = 0.5f;
     for (size_t from = 0; from < edges; from++) {
         for (size_t to = from; to < edges; to++) {
+            const bool quantised = ps_gen_range(&gen, 0, 1) == 1;
+            s.head_dim = quantised ? 32 : 24;
+            s.dtype[K] = s.dtype[V] = quantised ? PS_DTYPE_Q8_0 : PS_DTYPE_F16;
             s.queries = (uint32_t)ps_gen_range(&gen, 1, 7);
             for (uint32_t i = 0; i < s.queries; i++) {
                 s.begin[i] = EDGES[from];
@@ -258,7 +312,8 @@ static void test_negative_zero(void **state)
     ps_gen gen = ps_gen_start();
     static scene s;
     static outcome is;
-    s = (scene){.head_dim = 16, .queries = 7, .scale = -1.0f};
+    s = (scene){
+        .head_dim = 16, .queries = 7, .scale = -1.0f, .dtype = {PS_DTYPE_F16, PS_DTYPE_F16}};
     for (uint32_t i = 0; i < s.queries; i++) {
         s.end[i] = (uint16_t)(20 + i);
     }
@@ -277,7 +332,7 @@ static double oracle_score(scene *s, uint32_t i, uint32_t t)
 {
     double sum = 0;
     for (uint32_t d = s->head_dim; d-- > 0;) {
-        sum += half_value(*key_at(s, t, d)) * s->q[i][d];
+        sum += stored(s, K, t, d) * s->q[i][d];
     }
     sum *= s->scale;
     return s->softcap > 0 ? s->softcap * tanh(sum / s->softcap) : sum;
@@ -291,7 +346,7 @@ static double oracle_add(scene *s, uint32_t i, double *o)
         const double weight = exp(oracle_score(s, i, t));
         total += weight;
         for (uint32_t d = 0; d < s->head_dim; d++) {
-            o[d] += weight * half_value(*value_at(s, t, d));
+            o[d] += weight * stored(s, V, t, d);
         }
     }
     return total;
@@ -395,36 +450,72 @@ static uint16_t oracle_half(float x)
     return (uint16_t)(sign | ((step + 24) * 1024 + (int)steps));
 }
 
-static void assert_stored(const uint16_t *block, const float *k, const float *v, uint32_t head_dim,
-                          uint32_t slot)
+#define STORE_DIM_MAX 128
+
+// What a store leaves in the bytes of a part, which were 0xa5 before.
+static void oracle_store(uint8_t *part, ps_dtype dtype, enum part which, const float *x,
+                         uint32_t head_dim, uint32_t slot)
 {
-    for (uint32_t i = 0; i < 64 * head_dim; i++) {
-        float from = NAN;
-        bool written = false;
-        if (k != NULL && i < 32 * head_dim && i % 32 == slot) {
-            from = k[i / 32];
-            written = true;
-        } else if (v != NULL && i >= (32 + slot) * head_dim && i < (33 + slot) * head_dim) {
-            from = v[i - (32 + slot) * head_dim];
-            written = true;
+    float amax = 0;
+    for (uint32_t d = 0; d < head_dim; d++) {
+        const uint32_t half_at = half_offset(dtype, which, head_dim, slot, d);
+        uint16_t half = oracle_half(x[d]);
+        if (dtype == PS_DTYPE_Q8_0) {
+            for (uint32_t i = d; d % 32 == 0 && i < d + 32; i++) {
+                amax = i == d ? fabsf(x[d]) : fmaxf(amax, fabsf(x[i]));
+                amax = isfinite(x[i]) ? amax : INFINITY;
+            }
+            half = amax == INFINITY ? oracle_half(NAN) : oracle_half(amax / 127);
+            const float scale = (float)half_value(half);
+            const double q = scale > 0 && scale < INFINITY ? nearbyint(x[d] * (1 / scale)) : 0;
+            part[quant_offset(which, head_dim, slot, d)] = (uint8_t)(int)fmax(-127, fmin(127, q));
         }
-        if (written && isnan(from)) {
-            assert_true((block[i] & 0x7fff) > 0x7c00);
-        } else {
-            assert_int_equal(written ? oracle_half(from) : 0xa5a5, block[i]);
-        }
+        memcpy(part + half_at, &half, sizeof half);
     }
 }
 
-static void check_store(const ps_kernels *kernels, const float *k, const float *v,
+static bool is_half_nan(const uint8_t *bytes)
+{
+    uint16_t half;
+    memcpy(&half, bytes, sizeof half);
+    return (half & 0x7fff) > 0x7c00;
+}
+
+static void check_store(const ps_kernels *kernels, ps_dtype dtype, enum part which, const float *x,
                         uint32_t head_dim, uint32_t slot)
 {
-    static uint16_t block[64 * 128 + GUARD];
-    memset(block, 0xa5, sizeof block);
-    kernels->kv_store(block, k, v, head_dim, slot);
-    assert_stored(block, k, v, head_dim, slot);
-    for (uint32_t i = 0; i < GUARD; i++) {
-        assert_int_equal(0xa5a5, block[64 * head_dim + i]);
+    enum { BYTES = 64 * STORE_DIM_MAX + GUARD };
+    static _Alignas(64) uint8_t want[BYTES];
+    static _Alignas(64) uint8_t is[BYTES];
+    memset(want, 0xa5, sizeof want);
+    memset(is, 0xa5, sizeof is);
+    oracle_store(want, dtype, which, x, head_dim, slot);
+    ps_kv_store_fn *store = which == K ? ps_kernels_kv_store_k(kernels, dtype)
+                                       : ps_kernels_kv_store_v(kernels, dtype);
+    store(is, x, head_dim, slot);
+    for (uint32_t d = 0; d < head_dim; d++) { // which NaN is left open
+        const uint32_t at = half_offset(dtype, which, head_dim, slot, d);
+        if (is_half_nan(want + at) && is_half_nan(is + at)) {
+            memcpy(is + at, want + at, sizeof(uint16_t));
+        }
+    }
+    assert_memory_equal(want, is, sizeof want);
+}
+
+// Exponents around those of f16, with ties and their neighbours among the fractions; of round 0
+// anything, of 1 one non-finite value, of 2 what is too small for a scale or nearly so.
+static void choose_row(ps_gen *gen, float *x, uint32_t n, int round)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t bits = ps_gen_next(gen);
+        const uint32_t exponent = (uint32_t)(round == 2 ? ps_gen_range(gen, 0, 112)
+                                                        : ps_gen_range(gen, 100, 145));
+        const uint32_t fraction = (uint32_t)((bits & 0x7fe000u) + 0x0fffu + (bits >> 60) % 3);
+        const uint32_t sign = (uint32_t)(bits >> 32 & 0x80000000u);
+        x[i] = ps_f32_from_bits(round == 0 ? (uint32_t)bits : sign | exponent << 23 | fraction);
+    }
+    if (round == 1) {
+        x[ps_gen_range(gen, 0, n - 1)] = ps_gen_range(gen, 0, 1) == 0 ? NAN : -INFINITY;
     }
 }
 
@@ -432,24 +523,47 @@ static void test_store(void **state)
 {
     (void)state;
     ps_gen gen = ps_gen_start();
-    float x[2][128];
-    for (int round = 0; round < 1000; round++) {
-        const uint32_t head_dim = (uint32_t)ps_gen_range(&gen, 1, 16) * 8;
+    float x[STORE_DIM_MAX];
+    for (int round = 0; round < 2000; round++) {
+        const ps_dtype dtype = round % 2 == 0 ? PS_DTYPE_F16 : PS_DTYPE_Q8_0;
+        const enum part which = ps_gen_range(&gen, 0, 1) == 0 ? K : V;
+        const uint32_t unit = dtype == PS_DTYPE_F16 ? 8 : 32;
+        const uint32_t head_dim = (uint32_t)ps_gen_range(&gen, 1, STORE_DIM_MAX / unit) * unit;
         const uint32_t slot = (uint32_t)ps_gen_range(&gen, 0, 31);
-        for (uint32_t i = 0; i < 2 * head_dim; i++) {
-            // Exponents around those of f16, with ties and their neighbours among the fractions.
-            const uint64_t bits = ps_gen_next(&gen);
-            const uint32_t exponent = (uint32_t)ps_gen_range(&gen, 100, 145);
-            const uint32_t fraction = (uint32_t)((bits & 0x7fe000u) + 0x0fffu + (bits >> 60) % 3);
-            const uint32_t sign = (uint32_t)(bits >> 32 & 0x80000000u);
-            x[i / head_dim][i % head_dim] = ps_f32_from_bits(
-                round % 4 == 0 ? (uint32_t)bits : sign | exponent << 23 | fraction);
-        }
-        const float *k = round % 5 == 1 ? NULL : x[0];
-        const float *v = round % 5 == 2 ? NULL : x[1];
-        check_store(&REF, k, v, head_dim, slot);
+        choose_row(&gen, x, head_dim, round / 2 % 5);
+        check_store(&REF, dtype, which, x, head_dim, slot);
         for (int i = 0; i < ISA_COUNT; i++) {
-            check_store(&ISAS[i], k, v, head_dim, slot);
+            check_store(&ISAS[i], dtype, which, x, head_dim, slot);
+        }
+    }
+}
+
+// What attention reads back of Q8_0 is within half a step of what was stored, and NaN where that
+// was not finite or too large.
+static void test_quants_read_back(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    static scene s;
+    static const float LARGE[] = {8.0e6f, 8.5e6f, INFINITY, NAN};
+    s = (scene){.head_dim = 64, .dtype = {PS_DTYPE_Q8_0, PS_DTYPE_Q8_0}};
+    for (int round = 0; round < 200; round++) {
+        float x[64];
+        const uint32_t slot = (uint32_t)ps_gen_range(&gen, 0, 31);
+        const enum part which = round % 2 == 0 ? K : V;
+        float amax = 0;
+        for (uint32_t d = 0; d < 64; d++) {
+            x[d] = ps_gen_float(&gen);
+            amax = d < 32 ? fmaxf(amax, fabsf(x[d])) : amax;
+        }
+        const float large = LARGE[round / 2 % 4];
+        x[32 + ps_gen_range(&gen, 0, 31)] = large;
+        ps_kv_store_fn *store = which == K ? REF.kv_store_k_q8_0 : REF.kv_store_v_q8_0;
+        store(part_of(&s, which, slot), x, 64, slot);
+        for (uint32_t d = 0; d < 64; d++) {
+            const double error = fabs(stored(&s, which, slot, d) - (double)x[d]);
+            const double half_step = (d < 32 ? amax : large) / 127.0 / 2 * 1.01;
+            assert_true(error <= half_step || (d >= 32 && large != 8.0e6f && isnan(error)));
         }
     }
 }
@@ -480,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_reference_is_attention),
         cmocka_unit_test(test_merged_chunks_equal_one_softmax),
         cmocka_unit_test(test_store),
+        cmocka_unit_test(test_quants_read_back),
     };
     return cmocka_run_group_tests(tests, select_isas, NULL);
 }

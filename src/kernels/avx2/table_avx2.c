@@ -23,7 +23,10 @@ void ps_kernels_overlay_avx2(ps_kernels *table)
     table->gelu_mul = ps_gelu_mul_avx2;
     table->rope_norm = ps_rope_norm_avx2;
     table->rope_neox = ps_rope_neox_avx2;
-    table->kv_store = ps_kv_store_avx2;
+    table->kv_store_k_f16 = ps_kv_store_k_f16_avx2;
+    table->kv_store_v_f16 = ps_kv_store_v_f16_avx2;
+    table->kv_store_k_q8_0 = ps_kv_store_k_q8_0_avx2;
+    table->kv_store_v_q8_0 = ps_kv_store_v_q8_0_avx2;
     table->attention_partial = ps_attention_partial_avx2;
     table->attention_merge = ps_attention_merge_avx2;
     table->softmax = ps_softmax_avx2;

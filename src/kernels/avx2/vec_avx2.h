@@ -134,6 +134,13 @@ static inline vec vec_load_half_part(const uint16_t *from, uint32_t count)
     return vec_load_half(from);
 }
 
+// Eight int8 as f32.
+static inline vec vec_load_i8(const int8_t *from)
+{
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)from);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
 // The greatest lane; no lane is NaN.
 static inline float vec_reduce_max(vec a)
 {

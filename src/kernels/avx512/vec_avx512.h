@@ -131,6 +131,13 @@ static inline vec vec_load_half_part(const uint16_t *from, uint32_t count)
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vec_lanes(0, (int32_t)count), from));
 }
 
+// Sixteen int8 as f32.
+static inline vec vec_load_i8(const int8_t *from)
+{
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+}
+
 // The greatest lane; no lane is NaN.
 static inline float vec_reduce_max(vec a)
 {

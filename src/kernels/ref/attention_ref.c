@@ -5,17 +5,43 @@
 
 #include <math.h>
 
-static const uint16_t *block_of(const ps_attention_partial *args, uint32_t t)
+#define BLOCK PS_KV_BLOCK_TOKENS
+
+static float half_at(const void *halves, size_t index)
 {
-    return args->blocks[t / PS_KV_BLOCK_TOKENS];
+    return ps_f16_to_f32(ps_load_u16((const char *)halves + index * sizeof(uint16_t)));
+}
+
+static float key(const ps_attention_partial *args, uint32_t t, uint32_t d)
+{
+    const char *keys = args->blocks[t / BLOCK];
+    if (args->k_dtype == PS_DTYPE_F16) {
+        return half_at(keys, (size_t)d * BLOCK + t % BLOCK);
+    }
+    const char *group = keys + d / PS_BLOCK_COLUMNS * PS_KV_K_GROUP_BYTES;
+    const int8_t *q = (const int8_t *)group + BLOCK * sizeof(uint16_t);
+    return (float)q[d % PS_BLOCK_COLUMNS * BLOCK + t % BLOCK] * half_at(group, t % BLOCK);
+}
+
+static float value(const ps_attention_partial *args, uint32_t t, uint32_t d)
+{
+    const char *values = (const char *)args->blocks[t / BLOCK] +
+                         ps_kv_part_bytes(args->k_dtype, args->head_dim);
+    const size_t row = t % BLOCK;
+    if (args->v_dtype == PS_DTYPE_F16) {
+        return half_at(values, row * args->head_dim + d);
+    }
+    const size_t groups = args->head_dim / PS_BLOCK_COLUMNS;
+    const int8_t *q = (const int8_t *)values + BLOCK * groups * sizeof(uint16_t);
+    return (float)q[row * args->head_dim + d] *
+           half_at(values, row * groups + d / PS_BLOCK_COLUMNS);
 }
 
 static float score(const ps_attention_partial *args, const float *q, uint32_t t)
 {
-    const uint16_t *k = block_of(args, t) + t % PS_KV_BLOCK_TOKENS;
     float s = 0.0f;
     for (uint32_t d = 0; d < args->head_dim; d++) {
-        s = fmaf(q[d], ps_f16_to_f32(k[(size_t)d * PS_KV_BLOCK_TOKENS]), s);
+        s = fmaf(q[d], key(args, t, d), s);
     }
     s *= args->scale;
     return args->softcap > 0.0f ? args->softcap * ps_tanh(s / args->softcap) : s;
@@ -23,10 +49,8 @@ static float score(const ps_attention_partial *args, const float *q, uint32_t t)
 
 static void add_value(const ps_attention_partial *args, float *o, float p, uint32_t t)
 {
-    const uint16_t *v = block_of(args, t) +
-                        (size_t)(PS_KV_BLOCK_TOKENS + t % PS_KV_BLOCK_TOKENS) * args->head_dim;
     for (uint32_t d = 0; d < args->head_dim; d++) {
-        o[d] = fmaf(p, ps_f16_to_f32(v[d]), o[d]);
+        o[d] = fmaf(p, value(args, t, d), o[d]);
     }
 }
 

@@ -23,7 +23,10 @@ void ps_kernels_overlay_ref(ps_kernels *table)
     table->gelu_mul = ps_gelu_mul_ref;
     table->rope_norm = ps_rope_norm_ref;
     table->rope_neox = ps_rope_neox_ref;
-    table->kv_store = ps_kv_store_ref;
+    table->kv_store_k_f16 = ps_kv_store_k_f16_ref;
+    table->kv_store_v_f16 = ps_kv_store_v_f16_ref;
+    table->kv_store_k_q8_0 = ps_kv_store_k_q8_0_ref;
+    table->kv_store_v_q8_0 = ps_kv_store_v_q8_0_ref;
     table->attention_partial = ps_attention_partial_ref;
     table->attention_merge = ps_attention_merge_ref;
     table->softmax = ps_softmax_ref;
