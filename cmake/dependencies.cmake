@@ -7,6 +7,13 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(EDIT REQUIRED IMPORTED_TARGET libedit)
+# Without it, ranks are processes of one host only.
+pkg_check_modules(OMPI IMPORTED_TARGET ompi-c)
+if(OMPI_FOUND)
+  target_compile_definitions(PkgConfig::OMPI INTERFACE PS_HAVE_MPI)
+  set(ps_mpi PkgConfig::OMPI)
+  set(ps_pc_mpi "-L${OMPI_LIBDIR} -lmpi")
+endif()
 
 add_library(ps_flags INTERFACE)
 target_compile_features(ps_flags INTERFACE c_std_11)

@@ -6,11 +6,12 @@ set -euo pipefail
 
 packages_for() {
     local build="gcc libc6-dev make cmake ninja-build pkg-config
-        libhwloc-dev libpcre2-dev libjansson-dev libxxhash-dev libedit-dev libcmocka-dev"
+        libhwloc-dev libpcre2-dev libjansson-dev libxxhash-dev libedit-dev
+        libopenmpi-dev libcmocka-dev"
     local fetch="python3 python3-pip ca-certificates"
     case "$1" in
     build | bench) echo "$build" ;;
-    test) echo "$build python3" ;;
+    test) echo "$build openmpi-bin python3" ;;
     fixtures) echo "$fetch python3-jinja2" ;;
     lint) echo "$build g++ git python3 clang-format clang-tidy cppcheck shellcheck" ;;
     demo | models) echo "$build $fetch" ;;

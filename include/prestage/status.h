@@ -19,6 +19,7 @@ typedef enum ps_status {
     PS_EXHAUSTED,   // a stated limit is reached: context, pool, workspace
     PS_NOT_FINITE,  // a computation gave NaN or infinity
     PS_CANCELLED,   // the caller asked to stop
+    PS_LOST,        // another rank of the job died, stalled or diverged
     PS_INTERNAL,    // a bug in prestage
 } ps_status;
 
