@@ -136,6 +136,9 @@ typedef struct ps_session_options {
     uint32_t sequences;      // at the same time; 0: 1
     uint32_t batch_rows;     // tokens in one step at most, 1..PS_BATCH_ROWS_MAX; 0: 512
     uint64_t kv_tokens;      // that the KV pool holds for all; 0: sequences x context_tokens
+    // A file of plans (docs/plan-text.md) to use. NULL: plans are made, or taken from a compiled
+    // file that holds them for this machine, thread count and buckets.
+    const char *plan_file;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -143,8 +146,10 @@ typedef struct ps_session_options {
 #define PS_LOGITS_MAX 64u // rows of one step that can ask for logits
 
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
-//               sequences x context_tokens above 2^29
+//               sequences x context_tokens above 2^29. Or plan_file is none, or is one for another
+//               model, machine, number of threads or bucket: the message says what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had
+// PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
                                                ps_session **out);
 PS_API void ps_session_destroy(ps_session *session); // NULL is allowed
@@ -280,7 +285,12 @@ PS_API PS_MUST_USE ps_status ps_sampler_pick(ps_sampler *sampler, float *logits,
 
 // ---- plans
 
-typedef enum ps_plan_format { PS_PLAN_TEXT, PS_PLAN_JSON, PS_PLAN_DOT } ps_plan_format;
+typedef enum ps_plan_format {
+    PS_PLAN_TEXT,
+    PS_PLAN_JSON,
+    PS_PLAN_DOT,
+    PS_PLAN_SESSION, // the content of a plan file, as ps_session_options.plan_file names it
+} ps_plan_format;
 
 typedef struct ps_plan_options {
     uint32_t rows;           // rows of a step; 0: 1
@@ -290,8 +300,9 @@ typedef struct ps_plan_options {
 } ps_plan_options;
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with
-// shapes, bytes, stream, split, barriers, windows and predicted times. *out_text: free with
-// ps_free.
+// shapes, bytes, stream, split, barriers, windows and predicted times. With PS_PLAN_SESSION all
+// plans of a session whose batch_rows and context_tokens are `rows` and `context_tokens`, 0 meaning
+// what it means there. *out_text: free with ps_free.
 PS_API PS_MUST_USE ps_status ps_plan_file(const char *path, const ps_plan_options *options,
                                           ps_plan_format format, char **out_text,
                                           size_t *out_length);

@@ -3,6 +3,8 @@
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
 #include "engine/compile.h"
+#include "format/file_map.h"
+#include "format/new_file.h"
 #include "format/pst.h"
 
 #include <inttypes.h>
@@ -19,9 +21,11 @@ static ps_status check_options(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
     if (options->verify) {
-        return options->output == NULL
-                   ? PS_OK
-                   : ps_fail(PS_INVALID, "--verify and -o together; one of them would be right");
+        if (options->output != NULL || options->plan_file != NULL) {
+            return ps_fail(PS_INVALID, "--verify and %s together; one of them would be right",
+                           options->output != NULL ? "-o" : "--plan");
+        }
+        return PS_OK;
     }
     if (options->output == NULL) {
         return ps_fail(PS_INVALID, "no file to write; -o FILE.pst would be right");
@@ -29,7 +33,12 @@ static ps_status check_options(const ps_cli_options *options)
     if (is_same_file(options->model, options->output)) {
         return ps_fail(PS_INVALID, "%s: is the model itself", options->output);
     }
-    return ps_pst_check_target(options->output, options->force);
+    const ps_status status = ps_new_file_check(options->output, options->force);
+    if (status != PS_OK) {
+        return ps_file_name_error(options->output, status);
+    }
+    return options->plan_file == NULL ? PS_OK
+                                      : ps_compile_check_plans(options->model, options->plan_file);
 }
 
 static ps_status print_result(const ps_cli_options *options, const ps_compile_result *result)
@@ -58,6 +67,7 @@ static ps_status compile(const ps_cli_options *options)
     PS_TRY(ps_cli_model_open(options, options->threads, &model));
     ps_cli_progress progress = {.verb = "writing"};
     ps_compile_options compile_options = {.replace = options->force,
+                                          .plan_file = options->plan_file,
                                           .cancel = ps_cli_interrupt_flag()};
     if (ps_cli_progress_begin(&progress)) {
         compile_options.progress = ps_cli_progress_draw;
@@ -79,12 +89,20 @@ static ps_status compile(const ps_cli_options *options)
 typedef struct damage {
     ps_json_writer *json; // NULL: text
     const char *path;
+    ps_cli_progress progress;
 } damage;
+
+static void draw(void *context, double fraction)
+{
+    damage *found = context;
+    ps_cli_progress_draw(&found->progress, fraction);
+}
 
 static void report(void *context, const char *what, const char *name)
 {
-    const damage *found = context;
+    damage *found = context;
     if (found->json == NULL) {
+        ps_cli_progress_end(&found->progress); // drawn again with the next weight
         (void)printf("%s: %s%s%s is damaged\n", found->path, what, *name == '\0' ? "" : " ", name);
         return;
     }
@@ -99,14 +117,19 @@ static ps_status verify(const ps_cli_options *options)
     ps_pst *file = NULL;
     PS_TRY(ps_pst_open(options->model, &file));
     ps_json_writer json = {0};
-    damage found = {.path = options->model, .json = options->json ? &json : NULL};
+    damage found = {.path = options->model,
+                    .json = options->json ? &json : NULL,
+                    .progress = {.verb = "reading"}};
+    const bool is_drawn = ps_cli_progress_begin(&found.progress);
     if (options->json) {
         ps_json_begin(&json, NULL, '{');
         ps_json_text(&json, "file", options->model);
         ps_json_integer(&json, "weights", ps_pst_weight_count(file));
         ps_json_begin(&json, "damaged", '[');
     }
-    const uint32_t damaged = ps_pst_verify(file, report, &found);
+    const uint32_t damaged = ps_pst_verify(
+        file, &(ps_pst_listener){report, is_drawn ? draw : NULL, &found});
+    ps_cli_progress_end(&found.progress);
     if (damaged > 0) {
         ps_cli_result_is_bad();
     }

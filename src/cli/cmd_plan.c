@@ -1,28 +1,120 @@
-// cli/cmd_plan.c - `prestage plan`: the plan of one step, as text, JSON or a graph.
+// cli/cmd_plan.c - `prestage plan`: the plan of one step, as text, JSON or a graph; or a plan file.
 #include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "cli/json_writer.h"
+#include "format/file_map.h"
+#include "format/new_file.h"
+#include "plan/plan_file.h"
 
+#include <inttypes.h>
 #include <string.h>
+
+#define ARENA_BYTES ((size_t)4 << 30)
+
+static ps_status check_options(const ps_cli_options *options)
+{
+    PS_TRY(ps_cli_model_check(options));
+    if (options->dot && (options->json || options->output != NULL)) {
+        return ps_fail(PS_INVALID, "--dot and %s together; one of them would be right",
+                       options->json ? "--json" : "-o");
+    }
+    if (options->output == NULL) {
+        return PS_OK;
+    }
+    const ps_status status = ps_new_file_check(options->output, options->force);
+    return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
+}
+
+static ps_status write_file(const ps_cli_options *options, ps_str text)
+{
+    // From here on there is a temporary file to remove.
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_KEEPS);
+    ps_cli_interrupt_add_terminate();
+    ps_new_file file;
+    ps_status status = ps_new_file_create(&file, options->output, options->force);
+    if (status == PS_OK) {
+        status = ps_new_file_finish(&file, ps_new_file_write(&file, text.data, text.length, 0));
+    }
+    return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
+}
+
+static ps_status print_result(const ps_cli_options *options, const ps_plan_set *set)
+{
+    const ps_plan_key *key = &set->key;
+    char fingerprint[20];
+    (void)snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, key->fingerprint);
+    if (!options->json) {
+        (void)printf("%s: %u plans for %u thread%s of %s, fingerprint %s, layout %u\n",
+                     options->output, set->plan_count, key->threads, key->threads == 1 ? "" : "s",
+                     key->machine, fingerprint, key->layout);
+        return PS_OK;
+    }
+    ps_json_writer json = {0};
+    ps_json_begin(&json, NULL, '{');
+    ps_json_text(&json, "model", options->model);
+    ps_json_text(&json, "file", options->output);
+    ps_json_text(&json, "fingerprint", fingerprint);
+    ps_json_integer(&json, "layout", key->layout);
+    ps_json_text(&json, "machine", key->machine);
+    ps_json_integer(&json, "threads", key->threads);
+    ps_json_begin(&json, "plans", '[');
+    for (uint32_t i = 0; i < set->plan_count; i++) {
+        ps_json_begin_inline(&json, NULL, '{');
+        ps_json_integer(&json, "rows_max", set->plans[i]->rows_max);
+        ps_json_integer(&json, "logits_max", set->plans[i]->logits_max);
+        ps_json_integer(&json, "context_max", set->plans[i]->context_max);
+        ps_json_end(&json, '}');
+    }
+    ps_json_end(&json, ']');
+    ps_json_end(&json, '}');
+    return ps_json_print(&json);
+}
+
+// What is written is what a session will read: it is read here first.
+static ps_status write_session_plans(const ps_cli_options *options, ps_str text)
+{
+    ps_arena arena;
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_plan_set *set = NULL;
+    ps_status status = ps_plan_set_parse(text, &arena, &set);
+    if (status == PS_OK) {
+        status = write_file(options, text);
+    }
+    if (status == PS_OK) {
+        status = print_result(options, set);
+    }
+    ps_arena_deinit(&arena);
+    return status;
+}
+
+static void print_plan(ps_str text)
+{
+    (void)fwrite(text.data, 1, text.length, stdout);
+    if (text.length > 0 && text.data[text.length - 1] != '\n') {
+        (void)putchar('\n');
+    }
+}
 
 ps_status ps_cli_plan(const ps_cli_options *options)
 {
-    PS_TRY(ps_cli_model_check(options));
-    if (options->dot && options->json) {
-        return ps_fail(PS_INVALID, "--dot and --json together; one of them would be right");
-    }
+    PS_TRY(check_options(options));
     const ps_plan_options plan_options = {.rows = options->rows,
                                           .context_tokens = options->context,
                                           .threads = options->threads,
                                           .measure = !options->no_measure};
-    const ps_plan_format format = options->json  ? PS_PLAN_JSON
-                                  : options->dot ? PS_PLAN_DOT
-                                                 : PS_PLAN_TEXT;
+    const ps_plan_format format = options->output != NULL ? PS_PLAN_SESSION
+                                  : options->json         ? PS_PLAN_JSON
+                                  : options->dot          ? PS_PLAN_DOT
+                                                          : PS_PLAN_TEXT;
     char *text = NULL;
     size_t length = 0;
     PS_TRY(ps_plan_file(options->model, &plan_options, format, &text, &length));
-    (void)fwrite(text, 1, length, stdout);
-    if (length > 0 && text[length - 1] != '\n') {
-        (void)putchar('\n');
+    ps_status status = PS_OK;
+    if (options->output != NULL) {
+        status = write_session_plans(options, (ps_str){text, length});
+    } else {
+        print_plan((ps_str){text, length});
     }
     ps_free(text);
-    return PS_OK;
+    return status;
 }

@@ -213,7 +213,8 @@ ps_status ps_cli_run(const ps_cli_options *options)
 {
     ps_cli_chat chat = {.options = options};
     const ps_session_options session_options = {.context_tokens = options->context,
-                                                .batch_rows = options->batch};
+                                                .batch_rows = options->batch,
+                                                .plan_file = options->plan_file};
     ps_status status = ps_cli_model_open(options, options->threads, &chat.model);
     if (status == PS_OK) {
         status = make_sampler(options, chat.model, &chat.sampler);

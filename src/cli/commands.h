@@ -29,7 +29,7 @@ typedef struct ps_cli_progress {
 // False, and nothing is to be drawn, when stderr is no terminal.
 bool ps_cli_progress_begin(ps_cli_progress *progress);
 void ps_cli_progress_draw(void *progress, double fraction);
-void ps_cli_progress_end(ps_cli_progress *progress);
+void ps_cli_progress_end(ps_cli_progress *progress); // takes it away; it may be drawn again
 
 // Opens the model that the options name, with `threads` workers (0: the default) and a progress bar
 // on a terminal. A warning says when there are more threads than CPUs.

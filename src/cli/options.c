@@ -1,5 +1,5 @@
-// cli/options.c - the table of options, and what reads it.
-#include "cli/options.h"
+// cli/options.c - reads a command line by the table of options, and prints it as help.
+#include "cli/options_internal.h"
 
 #include "base/scan.h"
 
@@ -10,392 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum kind {
-    FLAG,  // bool
-    U32,   // uint32_t
-    I64,   // int64_t
-    U64,   // uint64_t
-    F32,   // float
-    TEXT,  // const char *
-    LIST,  // ps_cli_list
-    PAIRS, // two ps_cli_lists: pair_prompts and pair_generations
-    BIAS,  // one more of biases
-    FORMAT // uint32_t, ps_cli_format
-} kind;
-
-typedef struct option_line {
-    const char *names[3]; // long, the first one is for messages
-    char letter;          // 0: none
-    kind kind;
-    uint32_t commands; // bits
-    size_t offset;     // into ps_cli_options
-    double lowest, highest;
-    const char *argument;
-    const char *help;
-} option_line;
-
-#define AT(member) offsetof(ps_cli_options, member)
-#define RUNS (PS_CLI_RUN)
-#define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN)
-#define U32_MAX 4294967295.0
-
-static const option_line LINES[] = {
-    {{"help"}, 'h', FLAG, PS_CLI_ALL, AT(help), 0, 0, NULL, "show this"},
-    {{"model"}, 'm', TEXT, PS_CLI_ALL, AT(model), 0, 0, "FILE", "the model; or the first argument"},
-    {{"json"}, 0, FLAG, PS_CLI_ALL, AT(json), 0, 0, NULL, "one JSON document on stdout"},
-    {{"verbose"}, 'v', FLAG, PS_CLI_ALL, AT(verbose), 0, 0, NULL, "say more on stderr"},
-    // what goes in
-    {{"prompt"}, 'p', TEXT, PS_CLI_RUN | PS_CLI_TOKENIZE, AT(prompt), 0, 0, "TEXT", "the input"},
-    {{"file"},
-     'f',
-     TEXT,
-     PS_CLI_RUN | PS_CLI_TOKENIZE | PS_CLI_PERPLEXITY,
-     AT(file),
-     0,
-     0,
-     "FILE",
-     "read the input from FILE, byte for byte; - is stdin"},
-    {{"system-prompt", "sys"},
-     0,
-     TEXT,
-     RUNS,
-     AT(system),
-     0,
-     0,
-     "TEXT",
-     "the system message of the chat"},
-    {{"raw"},
-     0,
-     FLAG,
-     RUNS,
-     AT(raw),
-     0,
-     0,
-     NULL,
-     "leave the chat template out: continue the text as it is"},
-    {{"raw"}, 0, FLAG, PS_CLI_TOKENIZE, AT(raw), 0, 0, NULL, "no BOS; special tokens stay text"},
-    {{"special"},
-     0,
-     FLAG,
-     PS_CLI_TOKENIZE,
-     AT(special),
-     0,
-     0,
-     NULL,
-     "text like <|im_end|> is the special token, in both directions"},
-    {{"detokenize"},
-     0,
-     FLAG,
-     PS_CLI_TOKENIZE,
-     AT(detokenize),
-     0,
-     0,
-     NULL,
-     "the input is token ids; write their text"},
-    {{"template"},
-     0,
-     TEXT,
-     PS_CLI_TOKENIZE,
-     AT(template_file),
-     0,
-     0,
-     "FILE",
-     "render a JSON file of chat messages: an array, or an object with \"messages\""},
-    // how much
-    {{"predict", "n-predict"},
-     'n',
-     I64,
-     RUNS,
-     AT(predict),
-     -1,
-     2147483647,
-     "N",
-     "tokens to generate at most; -1: until the context is full (default); 0: only read the "
-     "prompt"},
-    {{"ctx-size"},
-     'c',
-     U32,
-     RUNS,
-     AT(context),
-     0,
-     1 << 30,
-     "N",
-     "tokens of context; 0: the model's, at most 16384 (default)"},
-    {{"ctx-size"},
-     'c',
-     U32,
-     PS_CLI_PERPLEXITY,
-     AT(context),
-     4,
-     1 << 30,
-     "N",
-     "tokens of a window (default 512)"},
-    {{"context", "ctx-size"},
-     'c',
-     U32,
-     PS_CLI_PLAN,
-     AT(context),
-     0,
-     1 << 30,
-     "N",
-     "tokens of context; 0: 4096, or the model's if that is less (default)"},
-    {{"batch", "rows"},
-     'b',
-     U32,
-     PS_CLI_PLAN,
-     AT(rows),
-     1,
-     PS_BATCH_ROWS_MAX,
-     "N",
-     "rows of the step (default 1)"},
-    {{"batch-size"},
-     'b',
-     U32,
-     PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH,
-     AT(batch),
-     1,
-     PS_BATCH_ROWS_MAX,
-     "N",
-     "tokens of a prompt in one step at most (default 512)"},
-    {{"threads"},
-     't',
-     U32,
-     STEPS | PS_CLI_COMPILE,
-     AT(threads),
-     0,
-     4096,
-     "N",
-     "worker threads; 0: as many as this process may use CPUs (default)"},
-    // sampling
-    {{"seed"},
-     's',
-     U64,
-     RUNS,
-     AT(sampler.seed),
-     0,
-     0,
-     "N",
-     "seed of the sampler (default 0): the same seed gives the same answer"},
-    {{"temp"},
-     0,
-     F32,
-     RUNS,
-     AT(sampler.temperature),
-     0,
-     100,
-     "X",
-     "temperature (default 0.8); 0: always the best token"},
-    {{"top-k"},
-     0,
-     U32,
-     RUNS,
-     AT(sampler.top_k),
-     0,
-     2147483647,
-     "N",
-     "choose among the N best tokens (default 40); 0: all"},
-    {{"top-p"},
-     0,
-     F32,
-     RUNS,
-     AT(sampler.top_p),
-     0,
-     1,
-     "X",
-     "choose among the best tokens of probability X together (default 0.95); 1: all"},
-    {{"min-p"},
-     0,
-     F32,
-     RUNS,
-     AT(sampler.min_p),
-     0,
-     1,
-     "X",
-     "leave out tokens less likely than X times the best one (default 0.05); 0: none"},
-    {{"repeat-penalty"},
-     0,
-     F32,
-     RUNS,
-     AT(sampler.repeat_penalty),
-     0,
-     100,
-     "X",
-     "divide the logits of recent tokens (default 1: no penalty)"},
-    {{"repeat-last-n"},
-     0,
-     U32,
-     RUNS,
-     AT(sampler.penalty_last),
-     0,
-     1 << 20,
-     "N",
-     "tokens that the penalties look back on (default 64)"},
-    {{"presence-penalty"},
-     0,
-     F32,
-     RUNS,
-     AT(sampler.presence_penalty),
-     -100,
-     100,
-     "X",
-     "subtract X from logits of recent tokens (default 0)"},
-    {{"frequency-penalty"},
-     0,
-     F32,
-     RUNS,
-     AT(sampler.frequency_penalty),
-     -100,
-     100,
-     "X",
-     "subtract X for each time that a token came recently (default 0)"},
-    {{"logit-bias"},
-     0,
-     BIAS,
-     RUNS,
-     AT(biases),
-     0,
-     0,
-     "TOKEN(+|-)BIAS",
-     "add to the logit of a token id: 15043+1, 15043-1, 15043-inf (never); may be repeated"},
-    {{"ignore-eos"},
-     0,
-     FLAG,
-     RUNS,
-     AT(ignore_eos),
-     0,
-     0,
-     NULL,
-     "never choose a token that ends the answer"},
-    {{"stats"},
-     0,
-     FLAG,
-     RUNS,
-     AT(stats),
-     0,
-     0,
-     NULL,
-     "a table of times and bandwidths on stderr, after the text"},
-    // info
-    {{"tensors"}, 0, FLAG, PS_CLI_INFO, AT(all_tensors), 0, 0, NULL, "list all tensors"},
-    {{"metadata"}, 0, FLAG, PS_CLI_INFO, AT(all_metadata), 0, 0, NULL, "list all metadata"},
-    // bench
-    {{"n-prompt"},
-     'p',
-     LIST,
-     PS_CLI_BENCH,
-     AT(prompts),
-     0,
-     1 << 30,
-     "N,...",
-     "lengths of prompts to read (default 512); 0: none"},
-    {{"n-gen"},
-     'n',
-     LIST,
-     PS_CLI_BENCH,
-     AT(generations),
-     0,
-     1 << 30,
-     "N,...",
-     "numbers of tokens to generate (default 128); 0: none"},
-    {{"pg"},
-     0,
-     PAIRS,
-     PS_CLI_BENCH,
-     AT(pair_prompts),
-     1,
-     1 << 30,
-     "P,N",
-     "read P tokens, then generate N; may be repeated"},
-    {{"n-depth"},
-     'd',
-     LIST,
-     PS_CLI_BENCH,
-     AT(depths),
-     0,
-     1 << 30,
-     "N,...",
-     "tokens in the context before (default 0)"},
-    {{"parallel", "npl"},
-     0,
-     LIST,
-     PS_CLI_BENCH,
-     AT(parallel),
-     1,
-     PS_LOGITS_MAX,
-     "N,...",
-     "sequences that run together (default 1)"},
-    {{"repetitions"},
-     'r',
-     U32,
-     PS_CLI_BENCH,
-     AT(repetitions),
-     1,
-     1000,
-     "N",
-     "measurements of each test (default 5)"},
-    {{"threads"},
-     't',
-     LIST,
-     PS_CLI_BENCH,
-     AT(thread_counts),
-     0,
-     4096,
-     "N,...",
-     "worker threads; 0: as many as this process may use CPUs (default)"},
-    {{"output"},
-     'o',
-     FORMAT,
-     PS_CLI_BENCH,
-     AT(format),
-     0,
-     0,
-     "md|csv|json",
-     "format of the results (default md)"},
-    {{"no-ceiling"},
-     0,
-     FLAG,
-     PS_CLI_BENCH,
-     AT(no_ceiling),
-     0,
-     0,
-     NULL,
-     "do not measure the read bandwidth beside decoding"},
-    {{"ops"},
-     0,
-     FLAG,
-     PS_CLI_BENCH,
-     AT(operators),
-     0,
-     0,
-     NULL,
-     "where the time of each test goes: its operators, their barriers, bytes and bandwidths"},
-    // plan
-    {{"dot"}, 0, FLAG, PS_CLI_PLAN, AT(dot), 0, 0, NULL, "a graph for Graphviz"},
-    {{"no-measure"},
-     0,
-     FLAG,
-     PS_CLI_PLAN,
-     AT(no_measure),
-     0,
-     0,
-     NULL,
-     "predict with stated default rates, not with this machine's"},
-    // compile
-    {{"output"}, 'o', TEXT, PS_CLI_COMPILE, AT(output), 0, 0, "FILE", "the file to write"},
-    {{"force"}, 0, FLAG, PS_CLI_COMPILE, AT(force), 0, 0, NULL, "replace a file of that name"},
-    {{"verify"},
-     0,
-     FLAG,
-     PS_CLI_COMPILE,
-     AT(verify),
-     0,
-     0,
-     NULL,
-     "MODEL is a compiled file: read all of it and compare its checksums"},
-};
-
-#define LINE_COUNT (sizeof LINES / sizeof LINES[0])
-#define NAME_COUNT (sizeof LINES[0].names / sizeof LINES[0].names[0])
 #define FIRST_LONG 256 // getopt's values of long names: this and the line's index
 
 static const char *const FORMATS[] = {"md", "csv", "json"};
@@ -445,7 +59,7 @@ static ps_status parse_f32(const char *what, const char *text, double lowest, do
 }
 
 // Numbers with commas between them.
-static ps_status parse_list(const char *what, const char *text, const option_line *line,
+static ps_status parse_list(const char *what, const char *text, const ps_option_line *line,
                             ps_cli_list *out)
 {
     ps_cli_list list = {0};
@@ -476,7 +90,7 @@ static ps_status parse_list(const char *what, const char *text, const option_lin
     return PS_OK;
 }
 
-static ps_status parse_pair(const char *what, const char *text, const option_line *line,
+static ps_status parse_pair(const char *what, const char *text, const ps_option_line *line,
                             ps_cli_options *options)
 {
     ps_cli_list pair;
@@ -537,40 +151,40 @@ static ps_status parse_format(const char *what, const char *text, uint32_t *out)
     return ps_fail(PS_INVALID, "%s '%s': md, csv or json would be right", what, text);
 }
 
-static ps_status parse_value(const option_line *line, const char *text, ps_cli_options *options)
+static ps_status parse_value(const ps_option_line *line, const char *text, ps_cli_options *options)
 {
     char what[40];
     void *at = (char *)options + line->offset;
     int64_t number = 0;
     (void)snprintf(what, sizeof what, "--%s", line->names[0]);
     switch (line->kind) {
-    case FLAG:
+    case PS_OPTION_FLAG:
         *(bool *)at = true;
         return PS_OK;
-    case U32:
-    case I64:
+    case PS_OPTION_U32:
+    case PS_OPTION_I64:
         PS_TRY(ps_cli_parse_integer(what, text, (int64_t)line->lowest, (int64_t)line->highest,
                                     &number));
-        if (line->kind == U32) {
+        if (line->kind == PS_OPTION_U32) {
             *(uint32_t *)at = (uint32_t)number;
         } else {
             *(int64_t *)at = number;
         }
         return PS_OK;
-    case U64:
+    case PS_OPTION_U64:
         return parse_u64(what, text, at);
-    case F32:
+    case PS_OPTION_F32:
         return parse_f32(what, text, line->lowest, line->highest, at);
-    case TEXT:
+    case PS_OPTION_TEXT:
         *(const char **)at = text;
         return PS_OK;
-    case LIST:
+    case PS_OPTION_LIST:
         return parse_list(what, text, line, at);
-    case PAIRS:
+    case PS_OPTION_PAIRS:
         return parse_pair(what, text, line, options);
-    case BIAS:
+    case PS_OPTION_BIAS:
         return parse_bias(what, text, options);
-    case FORMAT:
+    case PS_OPTION_FORMAT:
         return parse_format(what, text, at);
     }
     return ps_fail(PS_INTERNAL, "no such kind of option");
@@ -578,11 +192,11 @@ static ps_status parse_value(const option_line *line, const char *text, ps_cli_o
 
 // ---- parsing
 
-#define GETOPT_LONG_MAX (LINE_COUNT * NAME_COUNT + 1)
+#define GETOPT_LONG_MAX (PS_OPTION_LINES_MAX * PS_OPTION_NAMES_MAX + 1)
 
 typedef struct getopt_tables {
     struct option longs[GETOPT_LONG_MAX];
-    char shorts[2 * LINE_COUNT + 2];
+    char shorts[2 * PS_OPTION_LINES_MAX + 2];
 } getopt_tables;
 
 static getopt_tables make_tables(uint32_t command)
@@ -590,13 +204,13 @@ static getopt_tables make_tables(uint32_t command)
     getopt_tables tables = {.shorts = ":"}; // a missing argument is told from an unknown option
     size_t long_count = 0;
     size_t length = 1;
-    for (size_t i = 0; i < LINE_COUNT; i++) {
-        const option_line *line = &LINES[i];
+    for (size_t i = 0; i < ps_option_line_count; i++) {
+        const ps_option_line *line = &ps_option_lines[i];
         if ((line->commands & command) == 0) {
             continue;
         }
-        const int has_argument = line->kind == FLAG ? no_argument : required_argument;
-        for (size_t j = 0; j < NAME_COUNT && line->names[j] != NULL; j++) {
+        const int has_argument = line->kind == PS_OPTION_FLAG ? no_argument : required_argument;
+        for (size_t j = 0; j < PS_OPTION_NAMES_MAX && line->names[j] != NULL; j++) {
             tables.longs[long_count++] = (struct option){line->names[j], has_argument, NULL,
                                                          FIRST_LONG + (int)i};
         }
@@ -610,10 +224,10 @@ static getopt_tables make_tables(uint32_t command)
     return tables;
 }
 
-static const option_line *find_line(uint32_t command, int value)
+static const ps_option_line *find_line(uint32_t command, int value)
 {
-    for (size_t i = 0; i < LINE_COUNT; i++) {
-        const option_line *line = &LINES[i];
+    for (size_t i = 0; i < ps_option_line_count; i++) {
+        const ps_option_line *line = &ps_option_lines[i];
         if ((line->commands & command) != 0 &&
             (value == FIRST_LONG + (int)i || (value != 0 && value == line->letter))) {
             return line;
@@ -641,19 +255,19 @@ static ps_status take_option(uint32_t command, int value, char **argv, ps_cli_op
 {
     const char *word = argv[optind - 1];
     if (value == ':') {
-        const option_line *line = find_line(command, optopt);
+        const ps_option_line *line = find_line(command, optopt);
         return ps_fail(PS_INVALID, "%s: %s is missing", word,
                        line == NULL ? "a value" : line->argument);
     }
     if (value == '?') {
-        const option_line *line = find_line(command, optopt);
+        const ps_option_line *line = find_line(command, optopt);
         if (line != NULL) {
             return ps_fail(PS_INVALID, "--%s takes no value", line->names[0]);
         }
         char letter[3] = {'-', (char)optopt, '\0'};
         return refuse_option(command, optopt == 0 ? word : letter);
     }
-    const option_line *line = find_line(command, value);
+    const ps_option_line *line = find_line(command, value);
     ps_assert(line != NULL);
     return parse_value(line, optarg, options);
 }
@@ -677,7 +291,6 @@ ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv
 {
     *out = (ps_cli_options){
         .predict = -1,
-        .rows = 1,
         .repetitions = 5,
         .sampler = ps_sampler_defaults(),
         .prompts = {.count = 1, .values = {512}},
@@ -747,15 +360,15 @@ static const char *dashes_of(const char *name)
 
 void ps_cli_options_help(ps_cli_command_bit command, FILE *out)
 {
-    for (size_t i = 0; i < LINE_COUNT; i++) {
-        const option_line *line = &LINES[i];
+    for (size_t i = 0; i < ps_option_line_count; i++) {
+        const ps_option_line *line = &ps_option_lines[i];
         if ((line->commands & command) == 0) {
             continue;
         }
         char left[96];
         int length = line->letter != 0 ? snprintf(left, sizeof left, "  -%c", line->letter)
                                        : snprintf(left, sizeof left, "    ");
-        for (size_t j = 0; j < NAME_COUNT && line->names[j] != NULL; j++) {
+        for (size_t j = 0; j < PS_OPTION_NAMES_MAX && line->names[j] != NULL; j++) {
             length += snprintf(left + length, sizeof left - (size_t)length, "%s%s%s",
                                j == 0 && line->letter == 0 ? "  " : ", ", dashes_of(line->names[j]),
                                line->names[j]);
@@ -773,9 +386,9 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out)
 
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index)
 {
-    for (size_t i = 0; i < LINE_COUNT; i++) {
-        if ((LINES[i].commands & command) != 0 && index-- == 0) {
-            return LINES[i].names[0];
+    for (size_t i = 0; i < ps_option_line_count; i++) {
+        if ((ps_option_lines[i].commands & command) != 0 && index-- == 0) {
+            return ps_option_lines[i].names[0];
         }
     }
     return NULL;

@@ -1,6 +1,6 @@
 // cli/options.h - the command line: one table says what each command takes.
 //
-// Parsing and help are made from the same table (options.c), so they never disagree. Flags that
+// Parsing and help are made from the same table (options_table.c), so they never disagree. Flags that
 // mean the same as in llama.cpp carry its names. Numbers are read strictly: the whole word, in
 // range.
 #ifndef PS_CLI_OPTIONS_H
@@ -41,7 +41,8 @@ typedef struct ps_cli_options {
     bool special, detokenize;
     bool all_tensors, all_metadata;
     bool dot, no_measure, no_ceiling, operators;
-    const char *output; // of compile
+    const char *output; // of plan and compile
+    const char *plan_file;
     bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;

@@ -58,6 +58,7 @@ void ps_cli_progress_end(ps_cli_progress *progress)
     if (progress->shown >= 0) {
         (void)fputs("\r\033[K", stderr);
     }
+    progress->shown = -1;
 }
 
 ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)

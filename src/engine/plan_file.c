@@ -1,6 +1,6 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/calibrate.h"
-#include "engine/model_internal.h"
+#include "engine/session_plans.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -196,12 +196,36 @@ static ps_status describe_machine(const ps_plan_options *options, ps_machine *ma
     return status;
 }
 
+static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
+                               const ps_plan_options *options, ps_arena *arena, ps_buffer *out)
+{
+    ps_session_options session = {.context_tokens = options->context_tokens,
+                                  .batch_rows = options->rows};
+    ps_bucket buckets[PS_SESSION_PLANS_MAX];
+    ps_machine machine;
+    ps_plan_set set;
+    PS_TRY(ps_session_options_complete(config, &session));
+    PS_TRY(describe_machine(options, &machine));
+    set.key = ps_session_plan_key(file, &machine);
+    set.plan_count = ps_session_buckets(&session, buckets);
+    for (uint32_t i = 0; i < set.plan_count; i++) {
+        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine);
+        ps_plan *plan = NULL;
+        PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
+        set.plans[i] = plan;
+    }
+    return ps_plan_set_print(&set, out);
+}
+
 static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
                                 ps_plan_format format, ps_arena *arena, ps_buffer *out)
 {
     const ps_model_config *config = NULL;
     ps_machine machine;
     PS_TRY(ps_model_read(file, arena, &config));
+    if (format == PS_PLAN_SESSION) {
+        return print_session(file, config, options, arena, out);
+    }
     uint32_t context = options->context_tokens;
     if (context == 0) {
         context = config->context_tokens < 4096 ? config->context_tokens : 4096;

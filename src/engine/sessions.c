@@ -1,45 +1,23 @@
-// engine/sessions.c - plans for every bucket of a session.
-#include "engine/model_internal.h"
+// engine/sessions.c - options of a session, and an executor for its plans.
+#include "base/log.h"
+#include "engine/session_plans.h"
 #include "session/sampler.h"
 #include "session/session.h"
 
 #include <string.h>
 
-#define PLANS_MAX 16
 // Entries of the block tables of all sequences: 512 Mi tokens. Tables are touched when they are
 // made, up to 36 bytes an entry and group, and block numbers stay far inside 32 bits.
 #define TABLE_BLOCKS_MAX (1u << 24)
-
-// The buckets of a session, small ones first: the first that holds a step runs it.
-typedef struct bucket {
-    uint32_t rows, context;
-} bucket;
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-static uint32_t list_buckets(uint32_t context_tokens, uint32_t batch_rows, bucket out[PLANS_MAX])
+ps_status ps_session_options_complete(const ps_model_config *config, ps_session_options *options)
 {
-    uint32_t count = 0;
-    const uint32_t few = smaller(PS_REPLICATED_ROWS_MAX, batch_rows);
-    for (uint32_t context = 1024; context < context_tokens && count + 3 < PLANS_MAX; context *= 4) {
-        out[count++] = (bucket){few, context};
-    }
-    out[count++] = (bucket){few, context_tokens};
-    if (batch_rows > PS_LOGITS_MAX) {
-        out[count++] = (bucket){PS_LOGITS_MAX, context_tokens};
-    }
-    if (batch_rows > few) {
-        out[count++] = (bucket){batch_rows, context_tokens};
-    }
-    return count;
-}
-
-static ps_status check_session_options(const ps_model *model, ps_session_options *options)
-{
-    const uint32_t longest = model->config->context_tokens;
+    const uint32_t longest = config->context_tokens;
     if (options->context_tokens == 0) {
         options->context_tokens = smaller(longest, PS_CONTEXT_DEFAULT_MAX);
     }
@@ -80,24 +58,57 @@ static ps_status check_session_options(const ps_model *model, ps_session_options
     return PS_OK;
 }
 
-static ps_status bind_plans(const ps_model *model, ps_exec *exec, const ps_session_options *options,
-                            const ps_program **programs, uint32_t *out_count)
+static ps_status bind_plans(const ps_model *model, const ps_session_options *options,
+                            ps_plan_source source, ps_exec *exec, const ps_program **programs,
+                            uint32_t *out_count)
 {
-    bucket buckets[PLANS_MAX];
-    const uint32_t count = list_buckets(options->context_tokens, options->batch_rows, buckets);
-    for (uint32_t i = 0; i < count; i++) {
-        const ps_pass_options pass = {.rows_max = buckets[i].rows,
-                                      .logits_max = smaller(buckets[i].rows, PS_LOGITS_MAX),
-                                      .context_max = buckets[i].context,
-                                      .machine = &model->machine};
-        ps_plan *plan = NULL;
+    const ps_plan *plans[PS_SESSION_PLANS_MAX];
+    PS_TRY(ps_session_get_plans(model, options, source, ps_exec_arena(exec), plans, out_count));
+    for (uint32_t i = 0; i < *out_count; i++) {
         ps_program *program = NULL;
-        PS_TRY(ps_engine_make_plan(model->config, model->file, &pass, ps_exec_arena(exec), &plan));
-        PS_TRY(ps_exec_bind(exec, plan, ps_weights_find, model->weights, &program));
+        const ps_status status = ps_exec_bind(exec, plans[i], ps_weights_find, model->weights,
+                                              &program);
+        if (status != PS_OK) {
+            return source == PS_PLANS_OF_FILE ? ps_engine_name_file(options->plan_file, status)
+                                              : status;
+        }
         programs[i] = program;
     }
-    *out_count = count;
     return ps_exec_prepare(exec);
+}
+
+// On success config has an executor with programs [program_count].
+static ps_status create_exec(const ps_model *model, const ps_session_options *options,
+                             ps_plan_source source, ps_session_config *config,
+                             const ps_program **programs)
+{
+    ps_exec_options exec_options = {.sequences = options->sequences,
+                                    .context_tokens = options->context_tokens};
+    memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
+    PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
+    const ps_status status = bind_plans(model, options, source, config->exec, programs,
+                                        &config->program_count);
+    if (status != PS_OK) {
+        ps_exec_destroy(config->exec);
+    }
+    return status;
+}
+
+// Plans of a file have to fit; those that come with the model are used when they do.
+static ps_status create_exec_any(const ps_model *model, const ps_session_options *options,
+                                 ps_session_config *config, const ps_program **programs)
+{
+    if (options->plan_file != NULL) {
+        return create_exec(model, options, PS_PLANS_OF_FILE, config, programs);
+    }
+    if (model->source.pst != NULL && ps_pst_plans(model->source.pst).length > 0) {
+        if (create_exec(model, options, PS_PLANS_OF_MODEL, config, programs) == PS_OK) {
+            ps_log(PS_LOG_INFO, "%s: its plans are used", model->path);
+            return PS_OK;
+        }
+        ps_log(PS_LOG_INFO, "%s: its plans are not used: %s", model->path, ps_error_message());
+    }
+    return create_exec(model, options, PS_PLANS_MADE, config, programs);
 }
 
 ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps_session **out)
@@ -106,28 +117,19 @@ ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps
     if (model->weights == NULL) {
         return ps_fail(PS_INVALID, "%s was opened for its vocabulary only", model->path);
     }
-    PS_TRY(check_session_options(model, &options));
+    PS_TRY(ps_session_options_complete(model->config, &options));
     ps_session_config config = {.context_tokens = options.context_tokens,
                                 .sequences = options.sequences,
                                 .batch_rows = options.batch_rows,
                                 .group_count = model->config->kv_group_count};
-    ps_exec_options exec_options = {.sequences = options.sequences,
-                                    .context_tokens = options.context_tokens};
     for (uint32_t g = 0; g < config.group_count; g++) {
         config.group_windows[g] = model->config->kv_groups[g].window;
         config.group_blocks[g] = ps_session_group_blocks(config.group_windows[g],
                                                          options.context_tokens, options.kv_tokens,
                                                          options.sequences, options.batch_rows);
-        exec_options.group_blocks[g] = config.group_blocks[g];
     }
-    PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config.exec));
-    const ps_program *programs[PLANS_MAX];
-    const ps_status status = bind_plans(model, config.exec, &options, programs,
-                                        &config.program_count);
-    if (status != PS_OK) {
-        ps_exec_destroy(config.exec);
-        return status;
-    }
+    const ps_program *programs[PS_SESSION_PLANS_MAX];
+    PS_TRY(create_exec_any(model, &options, &config, programs));
     config.programs = programs;
     return ps_session_create_from(&config, out);
 }

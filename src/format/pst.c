@@ -93,15 +93,21 @@ static ps_status check_sections(const ps_pst_header *header)
     return PS_OK;
 }
 
-static ps_status find_section(const ps_pst *file, const char *name, const ps_pst_section **out)
+// NULL when there is none.
+static const ps_pst_section *look_up_section(const ps_pst *file, const char *name)
 {
     for (uint32_t i = 0; i < file->header.section_count; i++) {
         if (strcmp(file->header.sections[i].name, name) == 0) {
-            *out = &file->header.sections[i];
-            return PS_OK;
+            return &file->header.sections[i];
         }
     }
-    return ps_fail(PS_INVALID, "the file has no section '%s'", name);
+    return NULL;
+}
+
+static ps_status find_section(const ps_pst *file, const char *name, const ps_pst_section **out)
+{
+    *out = look_up_section(file, name);
+    return *out != NULL ? PS_OK : ps_fail(PS_INVALID, "the file has no section '%s'", name);
 }
 
 static ps_status read_header(ps_pst *file)
@@ -292,6 +298,14 @@ ps_gguf *ps_pst_gguf(const ps_pst *file)
     return file->gguf;
 }
 
+ps_str ps_pst_plans(const ps_pst *file)
+{
+    const ps_pst_section *section = look_up_section(file, PS_PST_PLANS);
+    return section == NULL || section->size_bytes == 0
+               ? (ps_str){NULL, 0}
+               : (ps_str){file->bytes + section->offset, section->size_bytes};
+}
+
 uint32_t ps_pst_weight_count(const ps_pst *file)
 {
     return file->weight_count;
@@ -322,30 +336,45 @@ void ps_pst_read_ahead(const ps_pst *file)
     }
 }
 
-uint32_t ps_pst_verify(const ps_pst *file,
-                       void (*report)(void *context, const char *what, const char *name),
-                       void *context)
+static uint32_t verify_header(const ps_pst *file, const ps_pst_listener *listener)
 {
-    uint32_t damaged = 0;
     ps_pst_header header = file->header;
     header.checksum = 0;
-    if (ps_hash(&header, sizeof header, 0) != file->header.checksum) {
-        damaged++;
-        report(context, "header", "");
+    if (ps_hash(&header, sizeof header, 0) == file->header.checksum) {
+        return 0;
     }
+    listener->report(listener->context, "header", "");
+    return 1;
+}
+
+static uint32_t verify_sections(const ps_pst *file, const ps_pst_listener *listener)
+{
+    uint32_t damaged = 0;
     for (uint32_t i = 0; i < file->header.section_count; i++) {
         const ps_pst_section *section = &file->header.sections[i];
         if (section != file->data &&
             ps_hash(file->bytes + section->offset, section->size_bytes, 0) != section->checksum) {
             damaged++;
-            report(context, "section", section->name);
+            listener->report(listener->context, "section", section->name);
         }
     }
+    return damaged;
+}
+
+uint32_t ps_pst_verify(const ps_pst *file, const ps_pst_listener *listener)
+{
+    uint32_t damaged = verify_header(file, listener) + verify_sections(file, listener);
     for (uint32_t i = 0; i < file->weight_count; i++) {
         const ps_pst_weight *weight = &file->weights[i];
         if (ps_hash(weight->data, weight->size_bytes, 0) != weight->checksum) {
             damaged++;
-            report(context, "weight", weight->name);
+            listener->report(listener->context, "weight", weight->name);
+        }
+        if (listener->progress != NULL && file->data->size_bytes > 0) {
+            const char *end = (const char *)weight->data + weight->size_bytes;
+            const char *begin = file->bytes + file->data->offset;
+            listener->progress(listener->context,
+                               (double)(end - begin) / (double)file->data->size_bytes);
         }
     }
     return damaged;

@@ -8,8 +8,10 @@
 //     weights    table of ps_pst_entry, sorted by name
 //     data       the weights as base/layout.h packs them, each at a multiple of 64 bytes; the
 //                section starts at a multiple of 4096
+//     plans      may be missing: a plan file (docs/plan-text.md), byte for byte
 //
-// Readers ignore sections that they do not know and refuse a file that lacks one of these three.
+// Readers ignore sections that they do not know and refuse a file that lacks one of the first
+// three.
 //
 // A file is hostile until it has been opened: then every entry lies in its section, has a unique
 // name and the type of the head's tensor of that name. Whether shapes are those of a graph is the
@@ -57,6 +59,9 @@ uint64_t ps_pst_size_bytes(const ps_pst *file);
 // The GGUF file's head, owned by `file`. Tensors that are vectors have their data, others NULL.
 ps_gguf *ps_pst_gguf(const ps_pst *file);
 
+// The section "plans", unchecked text in the file; length 0: there is none.
+ps_str ps_pst_plans(const ps_pst *file);
+
 uint32_t ps_pst_weight_count(const ps_pst *file);
 const ps_pst_weight *ps_pst_weight_at(const ps_pst *file, uint32_t index);     // index < count
 const ps_pst_weight *ps_pst_weight_find(const ps_pst *file, const char *name); // NULL when absent
@@ -64,11 +69,16 @@ const ps_pst_weight *ps_pst_weight_find(const ps_pst *file, const char *name); /
 // Asks the system to read all weights ahead: a hint. May take as long as reading them does.
 void ps_pst_read_ahead(const ps_pst *file);
 
-// Reads the whole file and compares all checksums. `report` is called for each part that differs:
-// what is "header", "section" or "weight", name which one. Answers how many differ.
-uint32_t ps_pst_verify(const ps_pst *file,
-                       void (*report)(void *context, const char *what, const char *name),
-                       void *context);
+typedef struct ps_pst_listener {
+    // Called for each part that differs: what is "header", "section" or "weight", name which one.
+    void (*report)(void *context, const char *what, const char *name);
+    // Called with 0..1, once a weight; NULL: not called.
+    void (*progress)(void *context, double fraction);
+    void *context; // of both
+} ps_pst_listener;
+
+// Reads the whole file and compares all checksums. Answers how many differ.
+uint32_t ps_pst_verify(const ps_pst *file, const ps_pst_listener *listener);
 
 // ---- writing
 
@@ -76,6 +86,7 @@ typedef struct ps_pst_content {
     const ps_gguf *gguf;          // a whole file, no head
     const ps_pst_weight *weights; // [weight_count], sorted by name
     uint32_t weight_count;
+    ps_str plans; // a plan file; length 0: none
     bool replace; // a file of that name
     // Called with 0..1; NULL: not called.
     void (*progress)(void *context, double fraction);
@@ -83,16 +94,13 @@ typedef struct ps_pst_content {
     const volatile bool *cancel; // looked at every 16 MiB; NULL: never
 } ps_pst_content;
 
-// PS_INVALID when `path` is there and `replace` is false, or is no regular file: for saying so
-// before the work.
-PS_MUST_USE ps_status ps_pst_check_target(const char *path, bool replace);
-
-// Writes `path` through a temporary file beside it, which is renamed when all bytes are on the
-// disk. On failure nothing is left, unless the process is killed, and then "PATH.PID.tmp".
+// Writes `path`, whole or not at all (format/new_file.h).
 //
-// PS_INVALID    as ps_pst_check_target
+// PS_INVALID    as ps_new_file_check
 // PS_IO         the system refuses, or the disk is full
 // PS_CANCELLED
+//
+// Messages start with the path.
 PS_MUST_USE ps_status ps_pst_write(const char *path, const ps_pst_content *content,
                                    uint64_t *out_bytes);
 

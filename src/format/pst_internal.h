@@ -10,6 +10,7 @@
 #define PS_PST_HEAD "gguf-head"
 #define PS_PST_TABLE "weights"
 #define PS_PST_DATA "data"
+#define PS_PST_PLANS "plans"
 
 typedef struct ps_pst_section {
     char name[16]; // NUL-padded, at least one NUL

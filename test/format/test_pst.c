@@ -4,6 +4,7 @@
 #include "format/gguf_test.h"
 
 #include "base/hash.h"
+#include "format/new_file.h"
 #include "format/pst.h"
 
 #include <stdlib.h>
@@ -187,8 +188,43 @@ static void test_written_files_read_back(void **state)
     assert_null(ps_gguf_tensor_find(ps_pst_gguf(file), "a")->data);
     assert_ptr_equal(b->data, ps_gguf_tensor_find(ps_pst_gguf(file), "b")->data);
     char damage[64] = "";
-    assert_int_equal(0, ps_pst_verify(file, note, damage));
+    assert_int_equal(0, ps_pst_verify(file, &(ps_pst_listener){.report = note, .context = damage}));
     assert_string_equal("", damage);
+    assert_int_equal(0, ps_pst_plans(file).length);
+    ps_pst_close(file);
+    teardown(&w);
+}
+
+static void note_last(void *context, double fraction)
+{
+    double *last = context;
+    assert_true(fraction >= *last && fraction <= 1);
+    *last = fraction;
+}
+
+static void note_nothing(void *context, const char *what, const char *name)
+{
+    fail_msg("%s %s of %p is damaged", what, name, context);
+}
+
+static void test_plans_come_along(void **state)
+{
+    (void)state;
+    static const char PLANS[] = "any text\n";
+    written w = {0};
+    uint64_t bytes = 0;
+    setup(&w);
+    w.content.plans = ps_str_of(PLANS);
+    assert_int_equal(PS_OK, ps_pst_write(w.path, &w.content, &bytes));
+    ps_pst *file = NULL;
+    assert_int_equal(PS_OK, ps_pst_open(w.path, &file));
+    const ps_str plans = ps_pst_plans(file);
+    assert_true(ps_str_equal(plans, PLANS));
+    assert_memory_equal(w.rows, ps_pst_weight_find(file, "a")->data, sizeof w.rows);
+    double last = 0;
+    const ps_pst_listener listener = {note_nothing, note_last, &last};
+    assert_int_equal(0, ps_pst_verify(file, &listener));
+    assert_true(last > 0.9);
     ps_pst_close(file);
     teardown(&w);
 }
@@ -208,7 +244,7 @@ static void test_targets(void **state)
     assert_int_equal(PS_INVALID, ps_pst_write(w.path, &w.content, &bytes));
     w.content.replace = true;
     assert_int_equal(PS_OK, ps_pst_write(w.path, &w.content, &bytes));
-    assert_int_equal(PS_INVALID, ps_pst_check_target(w.folder, true));
+    assert_int_equal(PS_INVALID, ps_new_file_check(w.folder, true));
     teardown(&w);
 }
 
@@ -238,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_bad_files_are_refused),
         cmocka_unit_test(test_good_files_open),
         cmocka_unit_test(test_written_files_read_back),
+        cmocka_unit_test(test_plans_come_along),
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_either_kind),
     };

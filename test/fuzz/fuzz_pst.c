@@ -41,7 +41,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size_bytes)
         check_weight(file, i, bytes, size_bytes);
     }
     uint32_t reported = 0;
-    const uint32_t damaged = ps_pst_verify(file, count_damage, &reported);
+    const uint32_t damaged = ps_pst_verify(
+        file, &(ps_pst_listener){.report = count_damage, .context = &reported});
+    const ps_str plans = ps_pst_plans(file);
+    ps_assert(plans.length <= size_bytes);
+    (void)ps_hash(plans.data, plans.length, 0);
     ps_assert(reported == damaged);
     const ps_gguf *gguf = ps_pst_gguf(file);
     for (uint32_t i = 0; i < ps_gguf_tensor_count(gguf); i++) {
