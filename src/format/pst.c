@@ -361,6 +361,17 @@ static uint32_t verify_sections(const ps_pst *file, const ps_pst_listener *liste
     return damaged;
 }
 
+// Of the bytes of all weights, those up to the end of this one.
+static double share_before_end_of(const ps_pst *file, uint32_t index)
+{
+    const ps_pst_weight *weight = &file->weights[index];
+    const ps_pst_weight *last = &file->weights[file->weight_count - 1];
+    const char *begin = file->bytes + file->data->offset;
+    const uint64_t all = (uint64_t)((const char *)last->data - begin) + last->size_bytes;
+    const uint64_t done = (uint64_t)((const char *)weight->data - begin) + weight->size_bytes;
+    return all == 0 ? 1 : (double)done / (double)all;
+}
+
 uint32_t ps_pst_verify(const ps_pst *file, const ps_pst_listener *listener)
 {
     uint32_t damaged = verify_header(file, listener) + verify_sections(file, listener);
@@ -370,11 +381,8 @@ uint32_t ps_pst_verify(const ps_pst *file, const ps_pst_listener *listener)
             damaged++;
             listener->report(listener->context, "weight", weight->name);
         }
-        if (listener->progress != NULL && file->data->size_bytes > 0) {
-            const char *end = (const char *)weight->data + weight->size_bytes;
-            const char *begin = file->bytes + file->data->offset;
-            listener->progress(listener->context,
-                               (double)(end - begin) / (double)file->data->size_bytes);
+        if (listener->progress != NULL) {
+            listener->progress(listener->context, share_before_end_of(file, i));
         }
     }
     return damaged;

@@ -1,4 +1,5 @@
 """Compiled files: the same answers, damage found, what does not fit refused, no half files."""
+import json
 import os
 import resource
 import signal
@@ -101,6 +102,47 @@ def test_damage_is_found_and_named():
         assert done.returncode == 1 and b"section gguf-head is damaged" in done.stdout, done
         done = run("compile", "--verify", changed(path, 32, b"\x01\x02\x03"))
         assert done.returncode == 1 and b"header is damaged" in done.stdout, done
+
+
+def on_terminal(*arguments):
+    """Exit code, stdout, and what a terminal on stderr got."""
+    controller, terminal = os.openpty()
+    with subprocess.Popen([PRESTAGE, *arguments], stdout=subprocess.PIPE, stderr=terminal) as process:
+        os.close(terminal)
+        written = process.stdout.read()
+    shown = b""
+    try:
+        while block := os.read(controller, 4096):
+            shown += block
+    except OSError:  # all is read and nobody writes
+        pass
+    os.close(controller)
+    return process.returncode, written, shown
+
+
+def test_verifying_shows_progress():
+    with tempfile.TemporaryDirectory() as folder:
+        path = compiled(folder)
+        code, written, shown = on_terminal("compile", "--verify", path)
+        assert code == 0 and b"20 weights" in written, written
+        assert shown.startswith(b"\rreading ") and b" 100 %" in shown and shown.endswith(b"\r\x1b[K"), shown
+        code, written, shown = on_terminal("compile", "--verify", "--json", path)
+        assert code == 0 and json.loads(written)["damaged"] == [] and b" 100 %" in shown
+        assert run("compile", "--verify", path).stderr == b""
+
+
+def test_verifying_ends_at_an_interrupt():
+    with tempfile.TemporaryDirectory() as folder:
+        path = compiled(folder)
+        for i in range(20):
+            with subprocess.Popen([PRESTAGE, "compile", "--verify", path], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE) as process:
+                time.sleep(0.0003 * i)
+                process.send_signal(signal.SIGINT)
+                written, said = process.communicate()
+            # before its handler is there, while it reads, or after
+            assert process.returncode in (-signal.SIGINT, 130, 0) and said == b"", (process.returncode, said)
+            assert (process.returncode == 0) == (b"as they were written" in written) or process.returncode == 130
 
 
 def test_what_does_not_fit_is_refused():
