@@ -4,6 +4,7 @@
 // reads of the same bytes, and a register-only loop of the multiplier. Shares are medians over
 // rounds of the ratio within a round, so that a machine that others load disturbs both alike.
 #include "kernels/kernels.h"
+#include "kernels/q8_tile.h"
 
 #include "roof.h"
 
@@ -32,6 +33,7 @@ typedef struct options {
     uint32_t inputs;
     uint64_t dram_mib;
     uint64_t l2_kib;
+    ps_prefetch prefetch;
     bool json;
 } options;
 
@@ -39,10 +41,12 @@ typedef struct options {
 typedef struct work {
     ps_linear_fn *linear;
     void *w[THREADS_MAX];
-    float **y[THREADS_MAX]; // [tokens]
-    const void *const *x;   // [tokens]
-    size_t groups;          // a thread's
-    size_t bytes;           // a thread's weights
+    float **y[THREADS_MAX];  // [tokens]
+    const void *const *rows; // [tokens] activations
+    const void *const *x;    // the same, or tiles of them
+    ps_linear_hints hints;
+    size_t groups; // a thread's
+    size_t bytes;  // a thread's weights
     uint32_t inputs;
     uint32_t tokens;
     uint32_t passes; // over the weights, for footprints that take too little time
@@ -111,7 +115,13 @@ static void run_phase(const work *w, uint32_t thread, enum phase phase)
         if (phase == READ) {
             roof_read(w->w[thread], w->bytes / 512 * 512);
         } else {
-            w->linear(w->y[thread], w->w[thread], w->groups, w->inputs, w->x, w->tokens);
+            w->linear(&(ps_linear){.y = w->y[thread],
+                                   .w = w->w[thread],
+                                   .group_count = w->groups,
+                                   .inputs = w->inputs,
+                                   .tokens = w->tokens,
+                                   .x = w->x,
+                                   .hints = w->hints});
         }
     }
 }
@@ -296,6 +306,8 @@ static void **make_activations(const work *w, const ps_kernels *kernels, uint32_
 static void bench_footprint(work *w, const options *o, const char *name, ps_dtype dtype,
                             const char *where, uint64_t bytes)
 {
+    const void *tiles[TOKENS_MAX];
+    void *memory = allocate(ps_q8_tiles_bytes(most_tokens(o), w->inputs));
     const uint64_t group_bytes = ps_packed_group_bytes(dtype, w->inputs);
     w->groups = (bytes + group_bytes - 1) / group_bytes;
     w->bytes = w->groups * group_bytes;
@@ -305,6 +317,11 @@ static void bench_footprint(work *w, const options *o, const char *name, ps_dtyp
     }
     for (uint32_t k = 0; k < o->token_count; k++) {
         w->tokens = o->tokens[k];
+        w->x = w->rows;
+        if (!w->floats) {
+            ps_q8_tiles_pack(tiles, memory, w->rows, w->tokens, w->inputs);
+            w->x = tiles;
+        }
         w->passes = (uint32_t)((64 << 20) / w->bytes / (w->tokens < 8 ? 1 : w->tokens / 4)) + 1;
         const result r = measure(w, o);
         print_result(name, where, w, o, &r);
@@ -312,6 +329,7 @@ static void bench_footprint(work *w, const options *o, const char *name, ps_dtyp
     for (uint32_t i = 0; i < o->threads; i++) {
         rows_destroy((void **)w->y[i]);
     }
+    free(memory);
 }
 
 static void bench_linear(const ps_kernels *kernels, const options *o, const char *name,
@@ -321,9 +339,10 @@ static void bench_linear(const ps_kernels *kernels, const options *o, const char
         .linear = ps_kernels_linear(kernels, dtype),
         .inputs = o->inputs,
         .floats = !ps_dtype_is_quantised(dtype),
+        .hints = {o->prefetch, o->prefetch},
     };
     void **rows = make_activations(&w, kernels, most_tokens(o));
-    w.x = (const void *const *)rows;
+    w.rows = (const void *const *)rows;
     const uint64_t dram_bytes = (o->dram_mib << 20) / o->threads;
     const size_t bytes = dram_bytes + ps_packed_group_bytes(dtype, w.inputs);
     for (uint32_t i = 0; i < o->threads; i++) {
@@ -353,7 +372,8 @@ static _Noreturn void usage(const char *problem, const char *value)
     fprintf(stderr,
             "bench_kernels: %s%s\n"
             "usage: bench_kernels [--filter TEXT] [--tokens N,...] [--threads N] [--isa NAME]\n"
-            "                     [--inputs N] [--rounds N] [--dram-mib N] [--l2-kib N] [--json]\n",
+            "                     [--inputs N] [--rounds N] [--dram-mib N] [--l2-kib N]\n"
+            "                     [--prefetch none|near|far] [--json]\n",
             problem, value);
     exit(2);
 }
@@ -390,6 +410,17 @@ static void parse_tokens(options *o, const char *text)
     }
 }
 
+static ps_prefetch parse_prefetch(const char *text)
+{
+    static const char *const NAMES[] = {"none", "near", "far"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, NAMES[i]) == 0) {
+            return (ps_prefetch)i;
+        }
+    }
+    usage("not none, near or far: ", text);
+}
+
 static options parse_options(int argc, char **argv)
 {
     options o = {.filter = "",
@@ -418,6 +449,8 @@ static options parse_options(int argc, char **argv)
             parse_tokens(&o, value);
         } else if (strcmp(name, "--threads") == 0) {
             o.threads = (uint32_t)number(value, 1, THREADS_MAX, NULL);
+        } else if (strcmp(name, "--prefetch") == 0) {
+            o.prefetch = parse_prefetch(value);
         } else if (strcmp(name, "--rounds") == 0) {
             o.rounds = (uint32_t)number(value, 1, ROUNDS_MAX, NULL);
         } else if (strcmp(name, "--inputs") == 0) {

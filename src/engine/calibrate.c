@@ -50,8 +50,8 @@ static void meet(void *argument, uint32_t worker, uint32_t workers)
 }
 
 // A linear over weights and activations of zeros in this worker's slice: the arithmetic does not
-// depend on values.
-static void multiply(const job *j, ps_linear_fn *linear, uint32_t worker)
+// depend on values. A tile of eight int8 rows takes less than as many f32 rows.
+static void multiply(const job *j, ps_linear_fn *linear, bool floats, uint32_t worker)
 {
     char *weights = j->memory + worker * j->slice_bytes;
     char *x_rows = weights + 2 * GROUPS * ps_packed_group_bytes(PS_DTYPE_Q8_0, INPUTS);
@@ -59,11 +59,13 @@ static void multiply(const job *j, ps_linear_fn *linear, uint32_t worker)
     float *y[TOKENS];
     const void *x[TOKENS];
     for (uint32_t t = 0; t < TOKENS; t++) {
-        x[t] = x_rows + t * INPUTS * sizeof(float);
+        x[t] = x_rows + (floats ? t : t % 2 * PS_TILE_TOKENS) * INPUTS * sizeof(float);
         y[t] = (float *)(void *)(y_rows + t * GROUPS * PS_GROUP_ROWS * sizeof(float));
     }
+    const ps_linear args = {
+        .y = y, .w = weights, .group_count = GROUPS, .inputs = INPUTS, .tokens = TOKENS, .x = x};
     for (uint64_t i = 0; i < j->rounds; i++) {
-        linear(y, weights, GROUPS, INPUTS, x, TOKENS);
+        linear(&args);
     }
 }
 
@@ -71,14 +73,14 @@ static void multiply_int8(void *argument, uint32_t worker, uint32_t workers)
 {
     (void)workers;
     const job *j = argument;
-    multiply(j, j->kernels->linear_q8_0, worker);
+    multiply(j, j->kernels->linear_q8_0, false, worker);
 }
 
 static void multiply_f32(void *argument, uint32_t worker, uint32_t workers)
 {
     (void)workers;
     job j = *(const job *)argument;
-    multiply(&j, j.kernels->linear_f16, worker);
+    multiply(&j, j.kernels->linear_f16, true, worker);
 }
 
 static int by_value(const void *a, const void *b)

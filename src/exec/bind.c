@@ -137,7 +137,7 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     case PS_OP_GATE_UP:
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
-        return ps_exec_linear_scratch_bytes(plan, step->plan);
+        return ps_exec_linear_scratch_bytes(plan, step);
     default:
         return 0;
     }

@@ -1,14 +1,43 @@
 // exec/op_linear.c - linears: weights stay where they are, activations come in panels.
 #include "exec/exec_internal.h"
 
+#include "kernels/q8_tile.h"
+
 #include <string.h>
 
 // The rows of a panel, as the kernels take them.
 typedef struct panel {
-    const void *x[PS_PANEL_ROWS];
+    const void *x[PS_PANEL_ROWS]; // rows, or tiles of rows
     float *y[PS_PANEL_ROWS];
     uint32_t rows;
 } panel;
+
+// What lies in a worker's scratch, one after the other.
+static uint64_t gate_up_bytes(void) // gate and up of a part, and a quantised part of one row
+{
+    return 2 * (uint64_t)PS_GATE_UP_RESULTS * sizeof(float) + ps_q8_row_bytes(PS_GATE_UP_RESULTS);
+}
+
+static uint64_t tiles_bytes(ps_dtype dtype, uint32_t columns)
+{
+    return dtype == PS_DTYPE_Q8_ROW ? ps_q8_tiles_bytes(PS_PANEL_ROWS, columns) : 0;
+}
+
+static uint64_t grouping_bytes(uint32_t experts, uint32_t pairs)
+{
+    return ps_round_up((2 * (uint64_t)experts + 1 + pairs) * sizeof(uint32_t), PS_CACHE_LINE_BYTES);
+}
+
+// Turns the rows of a panel into tiles where the kernels take tiles. Every worker does it for
+// itself: that is cheaper than a barrier.
+static void tile_rows(const ps_walk *walk, const ps_operand *x, panel *rows)
+{
+    if (x->dtype == PS_DTYPE_Q8_ROW) {
+        const void *tiles[PS_PANEL_ROWS];
+        ps_q8_tiles_pack(tiles, walk->scratch + gate_up_bytes(), rows->x, rows->rows, x->columns);
+        memcpy(rows->x, tiles, ps_divide_up(rows->rows, PS_TILE_TOKENS) * sizeof *tiles);
+    }
+}
 
 // Outputs [first, last) of one matrix into y[t] + (output - first), `first` a multiple of 16. The
 // last group of a matrix may be partly padding: its 16 results go through a spare row, so that
@@ -21,8 +50,15 @@ static void run_outputs(const ps_walk *walk, const ps_weight *weight, const char
     const uint32_t whole = (last - first) / PS_GROUP_ROWS;
     const uint32_t rest = (last - first) % PS_GROUP_ROWS;
     const char *group = data + first / PS_GROUP_ROWS * group_bytes;
+    ps_linear args = {.y = rows->y,
+                      .w = group,
+                      .group_count = whole,
+                      .inputs = weight->inputs,
+                      .tokens = rows->rows,
+                      .x = rows->x,
+                      .hints = walk->kernels->linear_hints};
     if (whole > 0) {
-        linear(rows->y, group, whole, weight->inputs, rows->x, rows->rows);
+        linear(&args);
     }
     if (rest > 0) {
         float spare[PS_PANEL_ROWS][PS_GROUP_ROWS];
@@ -30,42 +66,49 @@ static void run_outputs(const ps_walk *walk, const ps_weight *weight, const char
         for (uint32_t t = 0; t < rows->rows; t++) {
             y[t] = spare[t];
         }
-        linear(y, group + whole * group_bytes, 1, weight->inputs, rows->x, rows->rows);
+        args.y = y;
+        args.w = group + whole * group_bytes;
+        args.group_count = 1;
+        linear(&args);
         for (uint32_t t = 0; t < rows->rows; t++) {
             memcpy(rows->y[t] + whole * PS_GROUP_ROWS, spare[t], rest * sizeof(float));
         }
     }
 }
 
-// One weight of a linear whose outputs are columns [column, column + outputs) of the step's output.
+// The part of one weight in columns [begin, end) of the step's output, of which the weight's are
+// [column, column + outputs), for output rows from `r` on.
 static void run_weight(const ps_walk *walk, const ps_bound_step *step, const ps_weight *weight,
-                       uint32_t column, uint32_t begin, uint32_t end)
+                       uint32_t column, uint32_t begin, uint32_t end, uint32_t r, panel *rows)
 {
     const uint32_t first = begin > column ? begin - column : 0;
     const uint32_t last = end < column + weight->outputs ? end - column : weight->outputs;
     if (end <= column || first >= last) {
         return;
     }
-    const uint32_t count = ps_operand_rows(walk, &step->output);
-    for (uint32_t r = 0; r < count; r += PS_PANEL_ROWS) {
-        panel rows = {.rows = count - r < PS_PANEL_ROWS ? count - r : PS_PANEL_ROWS};
-        for (uint32_t t = 0; t < rows.rows; t++) {
-            rows.x[t] = ps_row(walk, &step->inputs[0], r + t);
-            rows.y[t] = ps_row_f32(walk, &step->output, r + t) + column + first;
-        }
-        run_outputs(walk, weight, weight->data, first, last, &rows);
+    for (uint32_t t = 0; t < rows->rows; t++) {
+        rows->y[t] = ps_row_f32(walk, &step->output, r + t) + column + first;
     }
+    run_outputs(walk, weight, weight->data, first, last, rows);
 }
 
 void ps_exec_op_LINEAR(const ps_walk *walk, const ps_bound_step *step)
 {
     uint32_t begin, end;
     ps_columns_of(walk, step, &step->output, &begin, &end);
-    uint32_t column = 0;
-    for (uint32_t i = 1; i < step->plan->input_count; i++) {
-        const ps_weight *weight = step->inputs[i].weight;
-        run_weight(walk, step, weight, column, begin, end);
-        column += weight->outputs;
+    const uint32_t count = ps_operand_rows(walk, &step->output);
+    for (uint32_t r = 0; r < count; r += PS_PANEL_ROWS) {
+        panel rows = {.rows = count - r < PS_PANEL_ROWS ? count - r : PS_PANEL_ROWS};
+        for (uint32_t t = 0; t < rows.rows; t++) {
+            rows.x[t] = ps_row(walk, &step->inputs[0], r + t);
+        }
+        tile_rows(walk, &step->inputs[0], &rows);
+        uint32_t column = 0;
+        for (uint32_t i = 1; i < step->plan->input_count; i++) {
+            const ps_weight *weight = step->inputs[i].weight;
+            run_weight(walk, step, weight, column, begin, end, r, &rows);
+            column += weight->outputs;
+        }
     }
 }
 
@@ -113,6 +156,7 @@ static void run_gate_up(const ps_walk *walk, const ps_bound_step *step, gate_up_
                         panel *rows, uint32_t begin, uint32_t end)
 {
     ps_assert(rows->rows > 0 && rows->rows <= PS_PANEL_ROWS);
+    tile_rows(walk, &step->inputs[0], rows);
     // Few rows take long parts: going from one matrix to the other costs a memory latency or two.
     part->width = PS_GATE_UP_RESULTS / rows->rows / PS_BLOCK_COLUMNS * PS_BLOCK_COLUMNS;
     for (uint32_t c = begin; c < end; c += part->width) {
@@ -183,17 +227,6 @@ static grouping group_pairs(const ps_walk *walk, const ps_operand *route, uint32
     return by;
 }
 
-static uint64_t grouping_bytes(uint32_t experts, uint32_t pairs)
-{
-    return ps_round_up((2 * (uint64_t)experts + 1 + pairs) * sizeof(uint32_t), PS_CACHE_LINE_BYTES);
-}
-
-// Gate_up scratch: gate and up of a part, and a quantised part of one row.
-static uint64_t gate_up_bytes(void)
-{
-    return 2 * (uint64_t)PS_GATE_UP_RESULTS * sizeof(float) + ps_q8_row_bytes(PS_GATE_UP_RESULTS);
-}
-
 // Calls `run` for the pairs of one expert, a panel at a time, with output columns [begin, end) of
 // it.
 typedef void expert_function(const ps_walk *walk, const ps_bound_step *step, uint32_t expert,
@@ -206,8 +239,10 @@ static void run_experts(const ps_walk *walk, const ps_bound_step *step, uint32_t
 {
     const ps_op_attributes *attributes = &step->plan->attributes;
     const ps_operand *route = &step->inputs[1];
-    const grouping by = group_pairs(walk, route, attributes->experts, attributes->top_k,
-                                    walk->scratch + gate_up_bytes());
+    const grouping by = group_pairs(
+        walk, route, attributes->experts, attributes->top_k,
+        walk->scratch + gate_up_bytes() +
+            tiles_bytes(step->inputs[0].dtype, step->inputs[0].columns));
     const uint64_t units = ps_divide_up(outputs, unit);
     uint64_t begin, end;
     ps_plan_share(by.distinct_count * units, walk->worker, walk->workers, &begin, &end);
@@ -268,6 +303,7 @@ static void run_expert_linear(const ps_walk *walk, const ps_bound_step *step, ui
         rows.x[t] = pair_input(walk, step, pairs[t]);
         rows.y[t] = ps_row_f32(walk, &step->output, pairs[t]) + begin;
     }
+    tile_rows(walk, &step->inputs[0], &rows);
     run_outputs(walk, weight, expert_data(weight, expert), begin, end, &rows);
 }
 
@@ -276,9 +312,11 @@ void ps_exec_op_EXPERT_LINEAR(const ps_walk *walk, const ps_bound_step *step)
     run_experts(walk, step, step->output.columns, PS_GROUP_ROWS, run_expert_linear);
 }
 
-uint64_t ps_exec_linear_scratch_bytes(const ps_plan *plan, const ps_plan_step *step)
+uint64_t ps_exec_linear_scratch_bytes(const ps_plan *plan, const ps_bound_step *step)
 {
-    const uint32_t pairs = plan->rows_max * step->attributes.top_k;
-    return gate_up_bytes() +
-           (step->attributes.top_k > 0 ? grouping_bytes(step->attributes.experts, pairs) : 0);
+    const ps_op_attributes *attributes = &step->plan->attributes;
+    return gate_up_bytes() + tiles_bytes(step->inputs[0].dtype, step->inputs[0].columns) +
+           (attributes->top_k > 0
+                ? grouping_bytes(attributes->experts, plan->rows_max * attributes->top_k)
+                : 0);
 }

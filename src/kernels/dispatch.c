@@ -70,7 +70,7 @@ static const struct {
 
 ps_status ps_kernels_for(const char *isa, ps_kernels *out)
 {
-    ps_kernels table = {0};
+    ps_kernels table = {.linear_hints = {PS_PREFETCH_NONE, PS_PREFETCH_FAR}};
     for (size_t i = 0; i < LEVEL_COUNT; i++) {
         if (LEVELS[i].present != NULL && !LEVELS[i].present()) {
             if (isa != NULL && strcmp(isa, "ref") != 0) {

@@ -21,14 +21,34 @@
 
 #include "base/layout.h"
 
+// Where a stream of weights is fetched ahead of its use: nowhere, a few KiB ahead into L1, or a few
+// more into L2. Never changes a result.
+typedef enum ps_prefetch {
+    PS_PREFETCH_NONE,
+    PS_PREFETCH_NEAR,
+    PS_PREFETCH_FAR,
+} ps_prefetch;
+
+// Which of them suits a machine differs, and with how much a kernel computes between two loads:
+// `light` is for few tokens, `heavy` for more.
+typedef struct ps_linear_hints {
+    ps_prefetch light;
+    ps_prefetch heavy;
+} ps_linear_hints;
+
 // y[t][o] = sum over inputs of W[o][i] x[t][i], for the 16 * group_count outputs of packed groups
 // that lie one after the other at `w` (base/layout.h).
-//
-// y       [tokens] pointers to f32 rows; 16 * group_count values are written to each
-// x       [tokens] pointers; q8 rows for quantised weights, f32 rows for F32, F16, BF16
-// inputs  a multiple of the dtype's block columns
-// tokens  >= 1; the group's weights are read once for several tokens, a whole tile at a time
-//
+typedef struct ps_linear {
+    float *const *y; // [tokens] f32 rows; 16 * group_count values are written to each
+    const void *w;
+    size_t group_count;
+    uint32_t inputs;      // a multiple of the dtype's block columns
+    uint32_t tokens;      // >= 1
+    const void *const *x; // F32, F16, BF16: [tokens] f32 rows. Quantised: activation tiles, all of
+                          // PS_TILE_TOKENS tokens but the last (kernels/q8_tile.h)
+    ps_linear_hints hints;
+} ps_linear;
+
 // Order, one chain of fma for each (t, o) from +0, by block b of 32 columns, with da = d[b],
 // ds = ds[b] of the q8 row, and i = the exact integer dot product of the block:
 //   Q8_0, Q4_0, Q5_0   acc = fma((float)i, d * da, acc), i over (q - 0 | 8 | 16) * a
@@ -39,8 +59,7 @@
 //                      columns each; acc = fma((float)i, d * da, acc)
 //   F32 F16 BF16       acc = fma(w, x, acc), by column
 // No kernel reads past the last group but for prefetch hints.
-typedef void ps_linear_fn(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                          const void *const *x, uint32_t tokens);
+typedef void ps_linear_fn(const ps_linear *args);
 
 // x f32 [n] to a q8 row; n a multiple of 32. Per block, amax = max |x|:
 //   any x not finite   d = NaN, q = 0, sums 0, ds = NaN
@@ -135,7 +154,8 @@ typedef void ps_softcap_fn(float *y, const float *x, float cap, uint32_t n);
 typedef void ps_read_fn(const void *from, size_t bytes);
 
 typedef struct ps_kernels {
-    const char *isa; // "ref", "avx2", "avx512"
+    const char *isa;              // "ref", "avx2", "avx512"
+    ps_linear_hints linear_hints; // for callers to pass on; a guess until somebody measures
 #define KERNEL(name, type) type *name;
 #include "kernels/kernels.def"
 #undef KERNEL

@@ -115,7 +115,9 @@ static layer *new_layer(ps_gen *gen)
         .plan = &l->plan_steps[1], .inputs = {h, route, weight_operand(&l->down)}, .output = y};
     l->sum = (ps_bound_step){.plan = &l->plan_steps[2], .inputs = {y, route}, .output = sum};
     const ps_plan plan = {.rows_max = ROWS_MAX};
-    l->scratch = new_bytes(ps_exec_linear_scratch_bytes(&plan, &l->plan_steps[0]));
+    const uint64_t first = ps_exec_linear_scratch_bytes(&plan, &l->gate_up);
+    const uint64_t second = ps_exec_linear_scratch_bytes(&plan, &l->linear);
+    l->scratch = new_bytes(first > second ? first : second);
     return l;
 }
 
@@ -172,7 +174,13 @@ static void multiply(const layer *l, const ps_weight *weight, int32_t expert, co
     const char *matrix = (const char *)weight->data +
                          (uint64_t)expert *
                              ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
-    l->kernels.linear_q8_0(&y, matrix, weight->outputs / PS_GROUP_ROWS, weight->inputs, &x, 1);
+    const ps_linear args = {.y = &y,
+                            .w = matrix,
+                            .group_count = weight->outputs / PS_GROUP_ROWS,
+                            .inputs = weight->inputs,
+                            .tokens = 1,
+                            .x = &x};
+    l->kernels.linear_q8_0(&args);
 }
 
 // The row's answer, pair by pair, added in router order.

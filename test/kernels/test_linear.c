@@ -5,6 +5,7 @@
 // with ps_unpack_row (which test_pack holds against the file formats) and sums in double.
 #include "kernels/kernels.h"
 #include "kernels/pack.h"
+#include "kernels/q8_tile.h"
 
 #include "gen.h"
 
@@ -38,6 +39,7 @@ typedef struct linear_case {
     uint32_t groups;
     uint32_t tokens;
     enum kind kind;
+    ps_linear_hints hints; // which must not matter
 } linear_case;
 
 typedef struct linear_data {
@@ -204,8 +206,23 @@ static void data_destroy(const linear_case *c, linear_data *data)
 
 static void run(const ps_kernels *kernels, const linear_case *c, linear_data *data, int which)
 {
-    ps_kernels_linear(kernels, c->dtype)(data->y[which], data->w, c->groups, c->inputs,
-                                         (const void *const *)data->x, c->tokens);
+    const void *const *rows = (const void *const *)data->x;
+    const void *tiles[TOKENS_MAX];
+    const bool quantised = ps_dtype_is_quantised(c->dtype);
+    void *memory = NULL;
+    if (quantised) {
+        memory = allocate(ps_q8_tiles_bytes(c->tokens, c->inputs));
+        ps_q8_tiles_pack(tiles, memory, rows, c->tokens, c->inputs);
+    }
+    const ps_linear args = {.y = data->y[which],
+                            .w = data->w,
+                            .group_count = c->groups,
+                            .inputs = c->inputs,
+                            .tokens = c->tokens,
+                            .x = quantised ? tiles : rows,
+                            .hints = c->hints};
+    ps_kernels_linear(kernels, c->dtype)(&args);
+    free(memory);
 }
 
 static bool same(float a, float b)
@@ -247,17 +264,22 @@ static void check_isa(const char *isa)
     for (size_t d = 0; d < DTYPE_COUNT; d++) {
         const uint32_t unit = ps_dtype_get(DTYPES[d])->block_columns;
         for (int kind = 0; kind < KIND_COUNT; kind++) {
-            for (uint32_t tokens = 1; tokens <= 17; tokens++) {
+            for (uint32_t tokens = 1; tokens <= 33; tokens++) {
                 const uint32_t columns = unit == 1 ? (uint32_t)ps_gen_range(&gen, 1, 100)
                                                    : INPUTS[ps_gen_range(&gen, 0, 7)] *
                                                          (unit == 256 ? 256 : 32);
-                const linear_case c = {DTYPES[d], columns < INPUTS_MAX ? columns : INPUTS_MAX,
-                                       (uint32_t)ps_gen_range(&gen, 1, GROUPS_MAX), tokens, kind};
+                const linear_case c = {
+                    DTYPES[d],
+                    columns < INPUTS_MAX ? columns : INPUTS_MAX,
+                    (uint32_t)ps_gen_range(&gen, 1, GROUPS_MAX),
+                    tokens,
+                    kind,
+                    {(ps_prefetch)ps_gen_range(&gen, 0, 2), (ps_prefetch)ps_gen_range(&gen, 0, 2)}};
                 check_case(&gen, &ref, &kernels, &c);
             }
         }
-        check_case(&gen, &ref, &kernels, &(linear_case){DTYPES[d], 256, 4, 64, ORDINARY});
-        check_case(&gen, &ref, &kernels, &(linear_case){DTYPES[d], 2304, 3, 1, ORDINARY});
+        check_case(&gen, &ref, &kernels, &(linear_case){DTYPES[d], 256, 4, 64, ORDINARY, {0}});
+        check_case(&gen, &ref, &kernels, &(linear_case){DTYPES[d], 2304, 3, 1, ORDINARY, {0}});
     }
 }
 
@@ -291,7 +313,7 @@ static void test_ref_is_the_product(void **state)
     assert_int_equal(PS_OK, ps_kernels_for("ref", &ref));
     ps_gen gen = ps_gen_start();
     for (size_t k = 0; k < DTYPE_COUNT; k++) {
-        const linear_case c = {DTYPES[k], 512, 2, 3, ORDINARY};
+        const linear_case c = {DTYPES[k], 512, 2, 11, ORDINARY, {0}};
         linear_data data;
         data_create(&gen, &c, &data);
         run(&ref, &c, &data, 0);

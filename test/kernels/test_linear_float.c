@@ -146,7 +146,13 @@ static void check_case(const ps_kernels *kernels, const format *f, const shape *
         y[t] = outputs_of[t];
         x[t] = inputs_of[t];
     }
-    ps_kernels_linear(kernels, f->dtype)(y, packed, s->groups, s->inputs, x, s->tokens);
+    const ps_linear args = {.y = y,
+                            .w = packed,
+                            .group_count = s->groups,
+                            .inputs = s->inputs,
+                            .tokens = s->tokens,
+                            .x = x};
+    ps_kernels_linear(kernels, f->dtype)(&args);
 
     float untouched;
     memset(&untouched, 0x5a, sizeof untouched);

@@ -99,40 +99,40 @@ INLINE void linear_group(load_fn *load, size_t weight_bytes, float *const *y, si
     }
 }
 
-INLINE void linear_float(load_fn *load, size_t weight_bytes, float *const *y, const void *w,
-                         size_t group_count, uint32_t inputs, const void *const *x, uint32_t tokens)
+INLINE void linear_float(load_fn *load, size_t weight_bytes, const ps_linear *args)
 {
+    const uint32_t inputs = args->inputs;
     const size_t group_bytes = (size_t)inputs * PS_GROUP_ROWS * weight_bytes;
-    const uint8_t *group = w;
+    const uint8_t *group = args->w;
     size_t g = 0;
-    if (tokens == 1) {
-        for (; group_count - g >= 4; g += 4, group += 4 * group_bytes) {
-            linear_tile(load, weight_bytes, 4, 1, y, g * PS_GROUP_ROWS, group, inputs, x);
+    if (args->tokens == 1) {
+        for (; args->group_count - g >= 4; g += 4, group += 4 * group_bytes) {
+            linear_tile(load, weight_bytes, 4, 1, args->y, g * PS_GROUP_ROWS, group, inputs,
+                        args->x);
         }
-    } else if (tokens == 2) {
-        for (; group_count - g >= 2; g += 2, group += 2 * group_bytes) {
-            linear_tile(load, weight_bytes, 2, 2, y, g * PS_GROUP_ROWS, group, inputs, x);
+    } else if (args->tokens == 2) {
+        for (; args->group_count - g >= 2; g += 2, group += 2 * group_bytes) {
+            linear_tile(load, weight_bytes, 2, 2, args->y, g * PS_GROUP_ROWS, group, inputs,
+                        args->x);
         }
     }
-    for (; g < group_count; g++, group += group_bytes) {
-        linear_group(load, weight_bytes, y, g * PS_GROUP_ROWS, group, inputs, x, tokens);
+    for (; g < args->group_count; g++, group += group_bytes) {
+        linear_group(load, weight_bytes, args->y, g * PS_GROUP_ROWS, group, inputs, args->x,
+                     args->tokens);
     }
 }
 
-void ps_linear_f32_avx2(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                        const void *const *x, uint32_t tokens)
+void ps_linear_f32_avx2(const ps_linear *args)
 {
-    linear_float(load_f32, sizeof(float), y, w, group_count, inputs, x, tokens);
+    linear_float(load_f32, sizeof(float), args);
 }
 
-void ps_linear_f16_avx2(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                        const void *const *x, uint32_t tokens)
+void ps_linear_f16_avx2(const ps_linear *args)
 {
-    linear_float(load_f16, sizeof(uint16_t), y, w, group_count, inputs, x, tokens);
+    linear_float(load_f16, sizeof(uint16_t), args);
 }
 
-void ps_linear_bf16_avx2(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                         const void *const *x, uint32_t tokens)
+void ps_linear_bf16_avx2(const ps_linear *args)
 {
-    linear_float(load_bf16, sizeof(uint16_t), y, w, group_count, inputs, x, tokens);
+    linear_float(load_bf16, sizeof(uint16_t), args);
 }

@@ -25,7 +25,7 @@
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
-// Tokens that share one unpacked block: what sixteen registers bear.
+// Tokens of an activation tile that share one unpacked block: what sixteen registers bear.
 #define TILE_TOKENS 4
 #define UNIT_BLOCKS_MAX 8
 
@@ -228,19 +228,23 @@ INLINE void add_block(const quant_type *type, __m256 acc[][2], const __m256i dot
     }
 }
 
-// One group for `tokens` tokens, a constant of at most TILE_TOKENS. y and x are of the first token.
+// One group for `tokens` tokens from `first` on of a tile of `count`; `tokens` is a constant of at
+// most TILE_TOKENS. y is of the first of them.
 INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_output,
-                        const uint8_t *w, uint32_t inputs, const void *const *x, int tokens)
+                        const uint8_t *w, uint32_t inputs, const void *x, uint32_t first,
+                        uint32_t count, int tokens)
 {
     const uint32_t unit_count = inputs / PS_BLOCK_COLUMNS / type->unit_blocks;
+    const uint32_t columns = inputs * count;
     block_inputs in;
     __m256 acc[TILE_TOKENS][2];
     UNROLL
     for (int t = 0; t < tokens; t++) {
-        in.q[t] = x[t];
-        in.sum[t] = ps_q8_row_sums(x[t], inputs);
-        in.d[t] = ps_q8_row_d(x[t], inputs);
-        in.ds[t] = ps_q8_row_ds(x[t], inputs);
+        const size_t at = first + (uint32_t)t;
+        in.q[t] = (const int8_t *)x + at * PS_BLOCK_COLUMNS;
+        in.sum[t] = ps_q8_row_sums(x, columns) + at * 2;
+        in.d[t] = ps_q8_row_d(x, columns) + at;
+        in.ds[t] = ps_q8_row_ds(x, columns) + at;
         acc[t][0] = acc[t][1] = _mm256_setzero_ps();
     }
 
@@ -258,10 +262,10 @@ INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_ou
             w += type->block_bytes;
             UNROLL
             for (int t = 0; t < tokens; t++) {
-                in.q[t] += PS_BLOCK_COLUMNS;
-                in.sum[t] += 2;
-                in.d[t]++;
-                in.ds[t]++;
+                in.q[t] += (size_t)count * PS_BLOCK_COLUMNS;
+                in.sum[t] += (size_t)count * 2;
+                in.d[t] += count;
+                in.ds[t] += count;
             }
         }
     }
@@ -272,34 +276,44 @@ INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_ou
     }
 }
 
-INLINE void linear_quant(const quant_type *type, float *const *y, const uint8_t *w,
-                         size_t group_count, uint32_t inputs, const void *const *x, uint32_t tokens)
+// One group for a whole activation tile of `count` tokens.
+INLINE void linear_group(const quant_type *type, float *const *y, size_t output, const uint8_t *w,
+                         uint32_t inputs, const void *x, uint32_t count)
+{
+    uint32_t t = 0;
+    for (; count - t >= TILE_TOKENS; t += TILE_TOKENS) {
+        linear_tile(type, y + t, output, w, inputs, x, t, count, TILE_TOKENS);
+    }
+    if (count - t == 3) {
+        linear_tile(type, y + t, output, w, inputs, x, t, count, 3);
+    } else if (count - t == 2) {
+        linear_tile(type, y + t, output, w, inputs, x, t, count, 2);
+    } else if (count - t == 1) {
+        linear_tile(type, y + t, output, w, inputs, x, t, count, 1);
+    }
+}
+
+INLINE void linear_quant(const quant_type *type, const ps_linear *args)
 {
     const size_t unit_bytes = (size_t)type->unit_blocks * type->block_bytes + type->scale_bytes;
-    const size_t group_bytes = inputs / PS_BLOCK_COLUMNS / type->unit_blocks * unit_bytes;
-    for (size_t output = 0; output < group_count * PS_GROUP_ROWS; output += PS_GROUP_ROWS) {
-        uint32_t t = 0;
-        for (; tokens - t >= TILE_TOKENS; t += TILE_TOKENS) {
-            linear_tile(type, y + t, output, w, inputs, x + t, TILE_TOKENS);
+    const size_t group_bytes = args->inputs / PS_BLOCK_COLUMNS / type->unit_blocks * unit_bytes;
+    const uint8_t *w = args->w;
+    for (size_t group = 0; group < args->group_count; group++, w += group_bytes) {
+        for (uint32_t t = 0; t < args->tokens; t += PS_TILE_TOKENS) {
+            const uint32_t left = args->tokens - t;
+            linear_group(type, args->y + t, group * PS_GROUP_ROWS, w, args->inputs,
+                         args->x[t / PS_TILE_TOKENS],
+                         left < PS_TILE_TOKENS ? left : PS_TILE_TOKENS);
         }
-        if (tokens - t == 3) {
-            linear_tile(type, y + t, output, w, inputs, x + t, 3);
-        } else if (tokens - t == 2) {
-            linear_tile(type, y + t, output, w, inputs, x + t, 2);
-        } else if (tokens - t == 1) {
-            linear_tile(type, y + t, output, w, inputs, x + t, 1);
-        }
-        w += group_bytes;
     }
 }
 
 // Defines the kernel ps_<name>_avx2 from a quant_type.
 #define LINEAR_QUANT(name, ...)                                                                    \
-    void ps_##name##_avx2(float *const *y, const void *w, size_t group_count, uint32_t inputs,     \
-                          const void *const *x, uint32_t tokens)                                   \
+    void ps_##name##_avx2(const ps_linear *args)                                                   \
     {                                                                                              \
         static const quant_type type = {__VA_ARGS__};                                              \
-        linear_quant(&type, y, w, group_count, inputs, x, tokens);                                 \
+        linear_quant(&type, args);                                                                 \
     }
 
 #endif

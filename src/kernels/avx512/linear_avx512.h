@@ -22,16 +22,10 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
-#define TILE_TOKENS 8
 
-// Whether and how the stream of weights is fetched ahead of the block in hand. Measured over DRAM
-// by bench_kernels, share of plain reads. Emerald Rapids, one token, Q8_0 and Q4_0: 87 and 65 %
-// without, 97 and 84 % near. Zen 4, one token, Q8_0, Q4_0: 104 and 101 % without, 90 and 98 % near,
-// for its own prefetchers are disturbed; but they lose the stream among the rows of activations:
-// Q8_0, eight tokens: 37 % without, 37 % near, 66 % far.
+// Bytes from the block in hand to the one that is asked for.
 #define NEAR_BYTES 4096
 #define FAR_BYTES 8192
-#define FAR_TOKENS_MIN 3
 
 // What is constant for one call.
 typedef struct shape {
@@ -40,8 +34,7 @@ typedef struct shape {
     uint32_t block_bytes; // of one packed block
     uint32_t scale_bytes; // before the unit's blocks
     size_t group_bytes;
-    size_t x_d, x_ds, x_sum; // offsets of the planes in an activation row
-    bool intel;
+    ps_prefetch prefetch[2]; // of light and heavy tiles
 } shape;
 
 // Two lanes' worth of columns: 4p.. in lo and 16 + 4p.. in hi.
@@ -49,6 +42,13 @@ typedef struct pair {
     __m512i lo;
     __m512i hi;
 } pair;
+
+// One block of an activation tile: token t's part of a plane stands t elements on.
+typedef struct tile_block {
+    const uint8_t *q; // [tokens][32]
+    const float *d, *ds;
+    const int16_t *sums; // [tokens][2]
+} tile_block;
 
 // The scales of one block. d times da is the factor of the block's integer; m times ds is added.
 // Q6_K: s is of each half.
@@ -214,13 +214,6 @@ INLINE __m512i broadcast_i32(const uint8_t *from)
     return _mm512_set1_epi32(four);
 }
 
-INLINE __m512 broadcast(const uint8_t *from)
-{
-    float value;
-    memcpy(&value, from, sizeof value);
-    return _mm512_set1_ps(value);
-}
-
 // -offset times a sum of activations, in all lanes. Made by the scalar units and broadcast from
 // memory, because the vector multipliers are what these loops wait for.
 INLINE __m512i start(ps_dtype dtype, int32_t sum)
@@ -248,69 +241,61 @@ INLINE __m512 finish(ps_dtype dtype, __m512 acc, const scales *s, __m512i lo, __
     return has_min(dtype) ? _mm512_fmadd_ps(s->m, x_ds, acc) : acc;
 }
 
-INLINE void finish_block(ps_dtype dtype, __m512 *acc, const scales *s, const __m512i *lo,
-                         const __m512i *hi, const uint8_t *const *x, const int tokens,
-                         const shape *sh, uint32_t b)
-{
-#pragma GCC unroll 8
-    for (int t = 0; t < tokens; t++) {
-        const __m512 x_d = broadcast(x[t] + sh->x_d + (size_t)b * 4);
-        const __m512 x_ds = has_min(dtype) ? broadcast(x[t] + sh->x_ds + (size_t)b * 4) : x_d;
-        acc[t] = finish(dtype, acc[t], s, lo[t], hi[t], x_d, x_ds);
-    }
-}
-
 // Four columns for all tokens.
-INLINE void add_columns(__m512i *sum, __m512i w, const uint8_t *const *x, const int tokens,
-                        size_t at)
+INLINE void add_columns(__m512i *sum, __m512i w, const uint8_t *q, const int tokens)
 {
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        sum[t] = _mm512_dpbusd_epi32(sum[t], w, broadcast_i32(x[t] + at));
+        sum[t] = _mm512_dpbusd_epi32(sum[t], w, broadcast_i32(q + (size_t)t * PS_BLOCK_COLUMNS));
     }
 }
 
 // One block of one group for all tokens of the tile.
 INLINE void add_block(ps_dtype dtype, __m512 *acc, const uint8_t *block, const scales *s,
-                      const uint8_t *const *x, const int tokens, const shape *sh, uint32_t b)
+                      const tile_block *x, const int tokens)
 {
     const int raised = raised_bits(dtype, tokens);
     const bool split = dtype == PS_DTYPE_Q6_K; // halves have scales of their own
     // One token would leave the multipliers waiting for one chain.
     const bool two_sums = split || tokens == 1 || raised > 0;
-    __m512i lo[TILE_TOKENS];
-    __m512i hi[TILE_TOKENS];
+    __m512i lo[PS_TILE_TOKENS];
+    __m512i hi[PS_TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
-        int16_t sums[2];
-        memcpy(sums, x[t] + sh->x_sum + (size_t)b * 4, sizeof sums);
+        const int16_t *sums = x->sums + (size_t)t * 2;
         lo[t] = start(dtype, split ? sums[0] : sums[0] + sums[1]);
         hi[t] = split ? start(dtype, sums[1]) : _mm512_setzero_si512();
     }
 #pragma GCC unroll 4
     for (int p = 0; p < 4; p++) {
         const pair w = unpack_pair(dtype, block, p, raised > 0);
-        const size_t at = (size_t)b * 32 + (size_t)p * 4;
-        add_columns(lo, w.lo, x, tokens, at);
-        add_columns(two_sums ? hi : lo, w.hi, x, tokens, at + 16);
+        add_columns(lo, w.lo, x->q + (size_t)p * 4, tokens);
+        add_columns(two_sums ? hi : lo, w.hi, x->q + (size_t)p * 4 + 16, tokens);
     }
-    if (two_sums && !split) {
 #pragma GCC unroll 8
-        for (int t = 0; t < tokens; t++) {
+    for (int t = 0; t < tokens; t++) {
+        if (two_sums && !split) {
             lo[t] = _mm512_add_epi32(lo[t], _mm512_srai_epi32(hi[t], (unsigned)raised));
         }
+        const __m512 x_ds = _mm512_set1_ps(has_min(dtype) ? x->ds[t] : 0);
+        acc[t] = finish(dtype, acc[t], s, lo[t], hi[t], _mm512_set1_ps(x->d[t]), x_ds);
     }
-    finish_block(dtype, acc, s, lo, hi, x, tokens, sh, b);
 }
 
-INLINE void prefetch_ahead(const uint8_t *from, uint32_t bytes, bool intel, const int tokens)
+// Tiles of which a byte of weights takes long to compute with.
+INLINE bool is_heavy(const shape *sh, const int tokens)
 {
-    if (intel) {
+    return (uint32_t)tokens * 512 >= 5 * sh->block_bytes;
+}
+
+INLINE void prefetch_ahead(const uint8_t *from, uint32_t bytes, ps_prefetch prefetch)
+{
+    if (prefetch == PS_PREFETCH_NEAR) {
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < bytes; i += 64) {
             _mm_prefetch((const char *)from + NEAR_BYTES + i, _MM_HINT_T0);
         }
-    } else if (tokens >= FAR_TOKENS_MIN) {
+    } else if (prefetch == PS_PREFETCH_FAR) {
 #pragma GCC unroll 8
         for (uint32_t i = 0; i < bytes; i += 64) {
             _mm_prefetch((const char *)from + FAR_BYTES + i, _MM_HINT_T1);
@@ -318,37 +303,45 @@ INLINE void prefetch_ahead(const uint8_t *from, uint32_t bytes, bool intel, cons
     }
 }
 
-// One unit of one group for all tokens of the tile; b is its first block.
-INLINE void add_unit(ps_dtype dtype, __m512 *acc, const uint8_t *unit, const uint8_t *const *x,
-                     const int tokens, const shape *sh, uint32_t b)
+// One unit of one group for all tokens of the tile; x is its first block.
+INLINE void add_unit(ps_dtype dtype, __m512 *acc, const uint8_t *unit, tile_block *x,
+                     const int tokens, const shape *sh)
 {
     unit_scales of_unit;
     load_unit(dtype, &of_unit, unit);
     const uint8_t *block = unit + sh->scale_bytes;
     // A block's part of the stream, its share of the scales included.
     const uint32_t stream_bytes = sh->block_bytes + sh->scale_bytes / sh->unit_blocks;
+    const ps_prefetch prefetch = sh->prefetch[is_heavy(sh, tokens)];
 #pragma GCC unroll 1
     for (uint32_t i = 0; i < sh->unit_blocks; i++) {
-        prefetch_ahead(unit + (size_t)i * stream_bytes, stream_bytes, sh->intel, tokens);
+        prefetch_ahead(unit + (size_t)i * stream_bytes, stream_bytes, prefetch);
         const scales s = load_scales(dtype, &of_unit, unit, i);
-        add_block(dtype, acc, block, &s, x, tokens, sh, b + i);
+        add_block(dtype, acc, block, &s, x, tokens);
         block += sh->block_bytes;
+        x->q += (size_t)tokens * PS_BLOCK_COLUMNS;
+        x->d += tokens;
+        x->ds += tokens;
+        x->sums += (size_t)tokens * 2;
     }
 }
 
 // One group for `tokens` tokens, all columns.
-INLINE void tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *w,
-                 const uint8_t *const *x_rows, const int tokens, const shape *sh)
+INLINE void tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *w, const void *x,
+                 uint32_t inputs, const int tokens, const shape *sh)
 {
-    __m512 acc[TILE_TOKENS];
-    const uint8_t *x[TILE_TOKENS];
+    __m512 acc[PS_TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
         acc[t] = _mm512_setzero_ps();
-        x[t] = x_rows[t];
     }
+    const uint32_t columns = inputs * (uint32_t)tokens;
+    tile_block block = {.q = x,
+                        .d = ps_q8_row_d(x, columns),
+                        .ds = ps_q8_row_ds(x, columns),
+                        .sums = ps_q8_row_sums(x, columns)};
     for (uint32_t u = 0; u < sh->units; u++) {
-        add_unit(dtype, acc, w, x, tokens, sh, u * sh->unit_blocks);
+        add_unit(dtype, acc, w, &block, tokens, sh);
         w += sh->scale_bytes + sh->unit_blocks * sh->block_bytes;
     }
 #pragma GCC unroll 8
@@ -357,7 +350,7 @@ INLINE void tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *
     }
 }
 
-INLINE shape shape_of(ps_dtype dtype, uint32_t inputs)
+INLINE shape shape_of(ps_dtype dtype, uint32_t inputs, ps_linear_hints hints)
 {
     const bool superblocks = is_k_with_min(dtype) || dtype == PS_DTYPE_Q6_K;
     const uint32_t block_bytes = dtype == PS_DTYPE_Q8_0   ? 512
@@ -376,20 +369,17 @@ INLINE shape shape_of(ps_dtype dtype, uint32_t inputs)
         .block_bytes = block_bytes,
         .scale_bytes = scale_bytes,
         .group_bytes = (size_t)(blocks / unit_blocks) * (scale_bytes + unit_blocks * block_bytes),
-        .x_d = inputs,
-        .x_ds = inputs + (size_t)blocks * 4,
-        .x_sum = inputs + (size_t)blocks * 8,
-        .intel = __builtin_cpu_is("intel"),
+        .prefetch = {hints.light, hints.heavy},
     };
 }
 
 INLINE void any_tile(ps_dtype dtype, float *const *y, size_t output, const uint8_t *w,
-                     const uint8_t *const *x, uint32_t tokens, const shape *sh)
+                     const void *x, uint32_t inputs, uint32_t tokens, const shape *sh)
 {
     switch (tokens) {
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        tile(dtype, y, output, w, x, n, sh);                                                       \
+        tile(dtype, y, output, w, x, inputs, n, sh);                                               \
         break;
         CASE(1)
         CASE(2)
@@ -399,31 +389,28 @@ INLINE void any_tile(ps_dtype dtype, float *const *y, size_t output, const uint8
         CASE(6)
         CASE(7)
     default:
-        tile(dtype, y, output, w, x, TILE_TOKENS, sh);
+        tile(dtype, y, output, w, x, inputs, PS_TILE_TOKENS, sh);
 #undef CASE
     }
 }
 
-INLINE void linear(ps_dtype dtype, float *const *y, const uint8_t *w, size_t group_count,
-                   uint32_t inputs, const uint8_t *const *x, uint32_t tokens)
+INLINE void linear(ps_dtype dtype, const ps_linear *args)
 {
-    const shape sh = shape_of(dtype, inputs);
-    for (size_t group = 0; group < group_count; group++) {
-        const uint8_t *weights = w + group * sh.group_bytes;
-        for (uint32_t t = 0; t < tokens; t += TILE_TOKENS) {
-            const uint32_t left = tokens - t;
-            any_tile(dtype, y + t, group * PS_GROUP_ROWS, weights, x + t,
-                     left < TILE_TOKENS ? left : TILE_TOKENS, &sh);
+    const shape sh = shape_of(dtype, args->inputs, args->hints);
+    const uint8_t *w = args->w;
+    for (size_t group = 0; group < args->group_count; group++, w += sh.group_bytes) {
+        for (uint32_t t = 0; t < args->tokens; t += PS_TILE_TOKENS) {
+            const uint32_t left = args->tokens - t;
+            any_tile(dtype, args->y + t, group * PS_GROUP_ROWS, w, args->x[t / PS_TILE_TOKENS],
+                     args->inputs, left < PS_TILE_TOKENS ? left : PS_TILE_TOKENS, &sh);
         }
     }
 }
 
 #define PS_LINEAR_AVX512(name, dtype)                                                              \
-    void ps_linear_##name##_avx512(float *const *y, const void *w, size_t group_count,             \
-                                   uint32_t inputs, const void *const *x, uint32_t tokens)         \
+    void ps_linear_##name##_avx512(const ps_linear *args)                                          \
     {                                                                                              \
-        linear(dtype, y, (const uint8_t *)w, group_count, inputs,                                  \
-               (const uint8_t *const *)(const void *)x, tokens);                                   \
+        linear(dtype, args);                                                                       \
     }
 
 #endif

@@ -93,35 +93,33 @@ INLINE void linear_groups(load_fn *load, size_t weight_bytes, int groups, float 
     }
 }
 
-INLINE void linear_float(load_fn *load, size_t weight_bytes, float *const *y, const void *w,
-                         size_t group_count, uint32_t inputs, const void *const *x, uint32_t tokens)
+INLINE void linear_float(load_fn *load, size_t weight_bytes, const ps_linear *args)
 {
-    const size_t group_bytes = (size_t)inputs * PS_GROUP_ROWS * weight_bytes;
-    const uint8_t *group = w;
+    const size_t group_bytes = (size_t)args->inputs * PS_GROUP_ROWS * weight_bytes;
+    const uint8_t *group = args->w;
     size_t g = 0;
-    for (; group_count - g >= TILE_GROUPS; g += TILE_GROUPS, group += TILE_GROUPS * group_bytes) {
-        linear_groups(load, weight_bytes, TILE_GROUPS, y, g * PS_GROUP_ROWS, group, inputs, x,
-                      tokens);
+    for (; args->group_count - g >= TILE_GROUPS;
+         g += TILE_GROUPS, group += TILE_GROUPS * group_bytes) {
+        linear_groups(load, weight_bytes, TILE_GROUPS, args->y, g * PS_GROUP_ROWS, group,
+                      args->inputs, args->x, args->tokens);
     }
-    for (; g < group_count; g++, group += group_bytes) {
-        linear_groups(load, weight_bytes, 1, y, g * PS_GROUP_ROWS, group, inputs, x, tokens);
+    for (; g < args->group_count; g++, group += group_bytes) {
+        linear_groups(load, weight_bytes, 1, args->y, g * PS_GROUP_ROWS, group, args->inputs,
+                      args->x, args->tokens);
     }
 }
 
-void ps_linear_f32_avx512(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                          const void *const *x, uint32_t tokens)
+void ps_linear_f32_avx512(const ps_linear *args)
 {
-    linear_float(load_f32, sizeof(float), y, w, group_count, inputs, x, tokens);
+    linear_float(load_f32, sizeof(float), args);
 }
 
-void ps_linear_f16_avx512(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                          const void *const *x, uint32_t tokens)
+void ps_linear_f16_avx512(const ps_linear *args)
 {
-    linear_float(load_f16, sizeof(uint16_t), y, w, group_count, inputs, x, tokens);
+    linear_float(load_f16, sizeof(uint16_t), args);
 }
 
-void ps_linear_bf16_avx512(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                           const void *const *x, uint32_t tokens)
+void ps_linear_bf16_avx512(const ps_linear *args)
 {
-    linear_float(load_bf16, sizeof(uint16_t), y, w, group_count, inputs, x, tokens);
+    linear_float(load_bf16, sizeof(uint16_t), args);
 }

@@ -4,44 +4,46 @@
 
 #include <math.h>
 
-// One block of columns for one output and one token.
-static float add_block(float acc, const ps_block_row *block, bool has_min, const void *x,
-                       uint32_t inputs, uint32_t b)
+// One block of columns for one output and one token; `at` is its place in a tile of `columns`.
+static float add_block(float acc, const ps_block_row *block, bool has_min, const void *tile,
+                       uint32_t columns, size_t at)
 {
-    const int8_t *a = (const int8_t *)x + (size_t)b * PS_BLOCK_COLUMNS;
+    const int8_t *a = (const int8_t *)tile + at * PS_BLOCK_COLUMNS;
     int32_t dot[2] = {0, 0};
     for (uint32_t i = 0; i < PS_BLOCK_COLUMNS; i++) {
         dot[i / 16] += block->q[i] * a[i];
     }
     const int32_t sum = block->scale[0] * dot[0] + block->scale[1] * dot[1];
-    acc = fmaf((float)sum, block->d * ps_q8_row_d(x, inputs)[b], acc);
-    return has_min ? fmaf(block->m, ps_q8_row_ds(x, inputs)[b], acc) : acc;
+    acc = fmaf((float)sum, block->d * ps_q8_row_d(tile, columns)[at], acc);
+    return has_min ? fmaf(block->m, ps_q8_row_ds(tile, columns)[at], acc) : acc;
 }
 
-static void linear(float *const *y, const void *w, size_t group_count, uint32_t inputs,
-                   const void *const *x, uint32_t tokens, ps_dtype dtype)
+static void linear(const ps_linear *args, ps_dtype dtype)
 {
     const bool has_min = ps_dtype_has_min(dtype);
-    const uint64_t group_bytes = ps_packed_group_bytes(dtype, inputs);
-    for (size_t o = 0; o < group_count * PS_GROUP_ROWS; o++) {
-        const char *group = (const char *)w + o / PS_GROUP_ROWS * group_bytes;
-        for (uint32_t t = 0; t < tokens; t++) {
-            y[t][o] = 0.0f;
+    const uint64_t group_bytes = ps_packed_group_bytes(dtype, args->inputs);
+    for (size_t o = 0; o < args->group_count * PS_GROUP_ROWS; o++) {
+        const char *group = (const char *)args->w + o / PS_GROUP_ROWS * group_bytes;
+        for (uint32_t t = 0; t < args->tokens; t++) {
+            args->y[t][o] = 0.0f;
         }
-        for (uint32_t b = 0; b < inputs / PS_BLOCK_COLUMNS; b++) {
+        for (uint32_t b = 0; b < args->inputs / PS_BLOCK_COLUMNS; b++) {
             const ps_block_row block = ps_block_row_get(dtype, group, b, o % PS_GROUP_ROWS);
-            for (uint32_t t = 0; t < tokens; t++) {
-                y[t][o] = add_block(y[t][o], &block, has_min, x[t], inputs, b);
+            for (uint32_t t = 0; t < args->tokens; t++) {
+                const uint32_t left = args->tokens - t / PS_TILE_TOKENS * PS_TILE_TOKENS;
+                const uint32_t count = left < PS_TILE_TOKENS ? left : PS_TILE_TOKENS;
+                args->y[t][o] = add_block(args->y[t][o], &block, has_min,
+                                          args->x[t / PS_TILE_TOKENS], count * args->inputs,
+                                          (size_t)b * count + t % PS_TILE_TOKENS);
             }
         }
     }
 }
 
 #define LINEAR(name, dtype)                                                                        \
-    void ps_linear_##name##_ref(float *const *y, const void *w, size_t group_count,                \
-                                uint32_t inputs, const void *const *x, uint32_t tokens)            \
+    void ps_linear_##name##_ref(const ps_linear *args)                                             \
     {                                                                                              \
-        linear(y, w, group_count, inputs, x, tokens, dtype);                                       \
+        linear(args, dtype);                                                                       \
     }
 
 LINEAR(q4_0, PS_DTYPE_Q4_0)
