@@ -41,6 +41,11 @@ void ps_comm_set_gather_bytes_max(ps_comm *comm, uint64_t gather_bytes_max)
     comm->gather_bytes_max = gather_bytes_max;
 }
 
+uint64_t ps_comm_gather_bytes_max(const ps_comm *comm)
+{
+    return comm->gather_bytes_max;
+}
+
 static ps_status check_count(const ps_comm *comm, uint64_t count)
 {
     const uint64_t max = PS_COMM_BYTES_MAX / sizeof(float) / comm->size;

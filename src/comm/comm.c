@@ -77,6 +77,11 @@ ps_status ps_comm_close(ps_comm *comm)
     return comm != NULL ? comm->backend->close(comm) : PS_OK;
 }
 
+bool ps_comm_set_way(ps_comm *comm, uint32_t way)
+{
+    return comm->backend->set_way != NULL ? comm->backend->set_way(comm, way) : way == 0;
+}
+
 ps_comm_text ps_comm_describe(const ps_comm_header *header)
 {
     static const char *const KINDS[] = {"all_gather", "exchange", "broadcast", "barrier"};
@@ -106,7 +111,7 @@ void ps_comm_fail_alike(ps_comm *comm, ps_status status)
 static ps_status lose(ps_comm *comm, ps_status status)
 {
     keep_failure(comm, status);
-    comm->speaks = comm->backend->announce(comm);
+    comm->speaks = comm->backend->announce(comm, comm->is_late);
     return status;
 }
 
@@ -303,6 +308,7 @@ ps_status ps_comm_barrier_start(ps_comm *comm, uint32_t tag)
 static ps_status fail_late(ps_comm *comm)
 {
     const uint32_t missing = comm->backend->missing(comm);
+    comm->is_late = true;
     return ps_fail(PS_LOST,
                    "rank %" PRIu32 " has not come to %s within %.1f s: it is stopped, stuck "
                    "or very slow",

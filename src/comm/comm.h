@@ -24,8 +24,9 @@
 //
 // Ranks that have diverged. Every message carries the number of the collective (each rank counts
 // those that it starts), its kind, the sizes and the caller's tag. Any difference ends the
-// collective on every rank that sees it: "rank 1 is at collective 17 (all_gather of 4608 bytes, tag
-// 3), rank 0 at 18 (...)". Use as tag what the ranks must agree on, such as the step of the plan.
+// collective: "the ranks have diverged: rank 1 is at collective 17 (barrier of 0 bytes, tag 3),
+// rank 0 at collective 17 (all_gather of 4608 bytes, tag 2)". Use as tag what the ranks must agree
+// on, such as the step of the plan: numbers, kinds and sizes alone do not tell two layers apart.
 //
 // Lost ranks. A rank that dies, or that does not arrive within the timeout, ends the collective of
 // all others with PS_LOST. A communicator that has failed stays failed: every later call returns
@@ -105,7 +106,8 @@ PS_MUST_USE ps_status ps_comm_sim_open_take(ps_comm *inner, const ps_comm_link *
 // Ends the rank's part in the job; NULL is PS_OK. local: rank 0 waits for the other ranks, at most
 // the timeout, then kills them; PS_LOST when one of them did not exit with code 0. mpi: finalises,
 // unless the communicator has failed: MPI would hang, so the process must end with a code that is
-// not 0, upon which mpirun ends the others.
+// not 0, upon which mpirun ends the others (a rank that does not
+// speak stays up to 3 s, so that the one that does can print).
 PS_MUST_USE ps_status ps_comm_close(ps_comm *comm);
 
 uint32_t ps_comm_rank(const ps_comm *comm);
@@ -152,6 +154,15 @@ uint64_t ps_comm_all_reduce_scratch(const ps_comm *comm, uint64_t count); // flo
 // Sets up to which size; alike on all ranks, between collectives. At first PS_COMM_GATHER_BYTES.
 // Never changes a result. Scratch sizes depend on it.
 void ps_comm_set_gather_bytes_max(ps_comm *comm, uint64_t gather_bytes_max);
+uint64_t ps_comm_gather_bytes_max(const ps_comm *comm);
+
+// Measures how this machine and its links do an all_reduce fastest, and keeps that: the way in
+// which bytes are written for other ranks, and gather_bytes_max. All ranks call it together, from
+// where they will run later (pinned); rank 0's clock decides. Never changes a result. Takes up to
+// about 50 ms, more on a slow link, and memory for its time.
+//
+// PS_NO_MEMORY (on this rank, before anything was sent), PS_LOST
+PS_MUST_USE ps_status ps_comm_tune(ps_comm *comm);
 
 // sum [counts[rank]]: slice `rank` of the sum over all ranks of values [sum of counts]; bits as
 // above. scratch [size, counts[rank]]. `sum` may be the rank's slice of `values`.

@@ -47,6 +47,9 @@ typedef struct ps_comm_transfer {
 
 typedef struct ps_comm_backend {
     const char *name;
+    // Chooses one of the ways in which it can move bytes, between transfers; false: there are not
+    // so many. Way 0 is the first. NULL: there is one.
+    bool (*set_way)(ps_comm *comm, uint32_t way);
     // Starts comm->transfer. Copies at most a bounded part.
     ps_status (*start)(ps_comm *comm);
     // Moves a bounded part on. Is not called again once *out_done is true.
@@ -58,8 +61,8 @@ typedef struct ps_comm_backend {
     // The lowest rank that the transfer still waits for; comm->size: none.
     uint32_t (*missing)(const ps_comm *comm);
     // Tells the other ranks of the failure that is in ps_error_message, if it can, and says whether
-    // this rank should print it.
-    bool (*announce)(ps_comm *comm);
+    // this rank should print it. is_late: it is that the missing rank has not come in time.
+    bool (*announce)(ps_comm *comm, bool is_late);
     ps_status (*close)(ps_comm *comm); // frees it
 } ps_comm_backend;
 
@@ -92,6 +95,7 @@ struct ps_comm {
     bool is_busy;       // a collective is in flight
     bool is_moving;     // its transfer is not finished
     bool is_patient;    // no timeout at present
+    bool is_late;       // a rank has not come in time
     uint64_t *bytes;    // of a broadcast in flight
     uint64_t latest_ns; // the latest start_ns of its headers
     ps_comm_transfer transfer;
@@ -110,6 +114,8 @@ struct ps_comm {
 // size_bytes: of the back end's struct. NULL with the message set.
 void *ps_comm_new(uint64_t size_bytes, const ps_comm_backend *backend, uint32_t rank, uint32_t size,
                   const ps_comm_options *options);
+
+bool ps_comm_set_way(ps_comm *comm, uint32_t way);
 
 // Checks what `peer` sent against this rank's transfer; to be called once for each peer, before its
 // bytes are used. Of rank 0's header of a broadcast it also takes the length, into receive[0] and

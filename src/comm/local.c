@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 
+#include <emmintrin.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -13,6 +14,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STREAM_BYTES_MIN 512u
 
 static void wake(ps_local_lane *lane, atomic_uint *word)
 {
@@ -29,10 +32,27 @@ static uint64_t piece_of(const ps_local *local, uint64_t span_bytes)
     return left < local->piece_bytes ? left : local->piece_bytes;
 }
 
+// Writes past the caches: where ranks share no cache, reading a line that another core has changed
+// is slow, and writing it again is. On an EPYC whose two cores are in two complexes, an all_reduce
+// of 64 KiB takes 33 us with plain stores and 7 us so (bench_comm); with a shared cache plain stores
+// are faster. `to` is a multiple of 64.
+static void stream(char *to, const char *from, uint64_t bytes)
+{
+    const uint64_t whole = bytes / sizeof(__m128i) * sizeof(__m128i);
+    for (uint64_t i = 0; i < whole; i += sizeof(__m128i)) {
+        const __m128i value = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+        _mm_stream_si128((__m128i *)(void *)(to + i), value);
+    }
+    memcpy(to + whole, from + whole, bytes - whole);
+    _mm_sfence(); // before the round that says that they are there
+}
+
 static void put(const ps_local *local, char *to, const ps_comm_send *send)
 {
     const uint64_t bytes = piece_of(local, send->bytes);
-    if (bytes > 0) {
+    if (bytes >= STREAM_BYTES_MIN && local->is_streaming) {
+        stream(to, send->data + local->done_bytes, bytes);
+    } else if (bytes > 0) {
         memcpy(to, send->data + local->done_bytes, bytes);
     }
 }
@@ -57,6 +77,12 @@ static void publish(ps_local *local)
     local->pending = all & ~((uint64_t)1 << comm->rank);
     atomic_store(&slot->round, round);
     wake(local->own, &slot->round);
+}
+
+static bool local_set_way(ps_comm *comm, uint32_t way)
+{
+    ((ps_local *)comm)->is_streaming = way == 1;
+    return way < 2;
 }
 
 static ps_status local_start(ps_comm *comm)
@@ -166,8 +192,9 @@ static ps_status local_check(ps_comm *comm)
 }
 
 // The first to fail tells the others, and speaks.
-static bool local_announce(ps_comm *comm)
+static bool local_announce(ps_comm *comm, bool is_late)
 {
+    (void)is_late;
     ps_local_segment *segment = ((ps_local *)comm)->segment;
     unsigned expected = PS_LOCAL_FINE;
     if (!atomic_compare_exchange_strong(&segment->failure, &expected, PS_LOCAL_FAILING)) {
@@ -189,6 +216,7 @@ static ps_status local_close(ps_comm *comm)
 
 static const ps_comm_backend LOCAL = {
     .name = "local",
+    .set_way = local_set_way,
     .start = local_start,
     .test = local_test,
     .sleep = local_sleep,

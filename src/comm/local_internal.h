@@ -56,6 +56,7 @@ typedef struct ps_local {
     uint32_t round;       // of the job; counts on through all collectives, wraps
     uint64_t done_bytes;  // of each span of the transfer, in earlier rounds
     uint64_t piece_bytes; // of each span in a round
+    bool is_streaming;    // bytes for others are written past the caches
     uint64_t pending;     // bit r: the slot of rank r has not been read in this round
 } ps_local;
 

@@ -26,6 +26,7 @@
 // is waited for.
 #define SLEEP_NS 50000
 #define PATIENT_SLEEP_NS 500000
+#define SPEAK_NS ((uint64_t)3000000000)
 
 typedef struct frame {
     ps_comm_header header;
@@ -40,6 +41,7 @@ typedef struct mpi_ranks {
     uint64_t rest;                           // bit r: its frame has come, its second message not
     MPI_Request receives[PS_COMM_RANKS_MAX]; // of the frame, then of the second message
     MPI_Request sends[2 * PS_COMM_RANKS_MAX];
+    uint32_t send_peers[2 * PS_COMM_RANKS_MAX];
     int send_count;
 } mpi_ranks;
 
@@ -63,6 +65,7 @@ static bool fits(uint64_t bytes)
 
 static ps_status post(mpi_ranks *m, const void *data, uint64_t bytes, uint32_t peer, int tag)
 {
+    m->send_peers[m->send_count] = peer;
     return check_mpi(MPI_Isend(data, (int)bytes, MPI_BYTE, (int)peer, tag, MPI_COMM_WORLD,
                                &m->sends[m->send_count++]),
                      "send");
@@ -199,19 +202,39 @@ static uint32_t mpi_missing(const ps_comm *comm)
     if (m->pending != 0) {
         return (uint32_t)__builtin_ctzll(m->pending);
     }
-    return comm->rank == 0 ? comm->size - 1 : 0; // all has come, but not all has gone
+    for (int i = 0; i < m->send_count; i++) { // all has come, but not all has gone
+        int is_done = 0;
+        if (MPI_Request_get_status(m->sends[i], &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS ||
+            !is_done) {
+            return m->send_peers[i];
+        }
+    }
+    return comm->size;
 }
 
-// Every rank waits for every other one, so each comes to the failure by itself.
-static bool mpi_announce(ps_comm *comm)
+// Every rank waits for every other one, so each comes to the failure by itself; the lowest one that
+// is there speaks.
+static bool mpi_announce(ps_comm *comm, bool is_late)
 {
-    const bool is_rank_0_missing = (((const mpi_ranks *)comm)->pending & 1) != 0;
-    return comm->rank == (is_rank_0_missing ? 1 : 0);
+    return comm->rank == (is_late && mpi_missing(comm) == 0 ? 1 : 0);
+}
+
+// mpirun ends the job when the first rank exits, so the one that speaks goes first. Then this sleep
+// is cut short by mpirun.
+static void let_speak(const ps_comm *comm)
+{
+    const uint64_t ns = comm->options.timeout_ns < SPEAK_NS ? comm->options.timeout_ns : SPEAK_NS;
+    const struct timespec pause = {.tv_sec = (time_t)(ns / 1000000000),
+                                   .tv_nsec = (long)(ns % 1000000000)};
+    (void)nanosleep(&pause, NULL);
 }
 
 static ps_status mpi_close(ps_comm *comm)
 {
     mpi_ranks *m = (mpi_ranks *)comm;
+    if (comm->status != PS_OK && !comm->speaks) {
+        let_speak(comm);
+    }
     if (comm->status == PS_LOST) {
         return PS_OK; // messages may still be under way to the buffers: they stay
     }

@@ -61,8 +61,9 @@ static uint32_t self_missing(const ps_comm *comm)
     return comm->size;
 }
 
-static bool self_announce(ps_comm *comm)
+static bool self_announce(ps_comm *comm, bool is_late)
 {
+    (void)is_late;
     (void)comm;
     return true;
 }

@@ -41,6 +41,11 @@ static uint64_t delay_ns(const sim *s)
     return s->link.latency_ns + (rate > 0 ? (uint64_t)(bits / rate * 1e9) : 0);
 }
 
+static bool sim_set_way(ps_comm *comm, uint32_t way)
+{
+    return ps_comm_set_way(((sim *)comm)->inner, way);
+}
+
 static ps_status sim_start(ps_comm *comm)
 {
     sim *s = (sim *)comm;
@@ -101,11 +106,11 @@ static uint32_t sim_missing(const ps_comm *comm)
     return inner->backend->missing(inner);
 }
 
-static bool sim_announce(ps_comm *comm)
+static bool sim_announce(ps_comm *comm, bool is_late)
 {
     ps_comm *inner = ((sim *)comm)->inner;
     inner->status = comm->status;
-    return inner->backend->announce(inner);
+    return inner->backend->announce(inner, is_late);
 }
 
 static ps_status sim_close(ps_comm *comm)
@@ -117,6 +122,7 @@ static ps_status sim_close(ps_comm *comm)
 
 static const ps_comm_backend SIM = {
     .name = "sim",
+    .set_way = sim_set_way,
     .start = sim_start,
     .test = sim_test,
     .sleep = sim_sleep,

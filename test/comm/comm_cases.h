@@ -386,6 +386,26 @@ static inline void case_limits(const job *j)
     CHECK(done);
 }
 
+// Whatever is found to be fast, results stay.
+static inline void case_tuned(const job *j)
+{
+    CHECK_OK(ps_comm_tune(j->comm));
+    const uint64_t chosen = ps_comm_gather_bytes_max(j->comm);
+    uint64_t all[PS_COMM_RANKS_MAX];
+    uint64_t sizes[PS_COMM_RANKS_MAX];
+    for (uint32_t r = 0; r < j->size; r++) {
+        sizes[r] = sizeof chosen;
+    }
+    CHECK_OK(ps_comm_all_gather_start(j->comm, 1, &chosen, all, sizes));
+    CHECK_OK(ps_comm_wait(j->comm));
+    for (uint32_t r = 0; r < j->size && !j->is_simulated; r++) {
+        CHECK(all[r] == chosen);
+    }
+    reduce_once(j, 0, 30011, UINT64_MAX);
+    reduce_once(j, 0, 30011, 0);
+    ps_comm_set_gather_bytes_max(j->comm, PS_COMM_GATHER_BYTES);
+}
+
 static inline void case_handshake(const job *j)
 {
     const ps_comm_identity identity = {"1.2.3", 0x1234, 0x5678, "tp=2 experts=within"};
@@ -410,6 +430,7 @@ static const comm_case CASES[] = {
     {"delays", case_delays},
     {"many", case_many},
     {"limits", case_limits},
+    {"tuned", case_tuned},
     {"handshake", case_handshake},
 };
 #define CASE_COUNT (sizeof CASES / sizeof CASES[0])

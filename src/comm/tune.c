@@ -1,0 +1,113 @@
+// comm/tune.c - measures which ways of an all_reduce are fastest.
+//
+// All ranks run the same loops; rank 0 measures, decides and tells.
+#include "comm/comm_internal.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TUNE_TAG 0x54554e45u
+#define WAY_BYTES ((uint64_t)16384) // the all_reduce of one row of most models
+#define BYTES_MIN ((uint64_t)8192)
+#define BYTES_MAX ((uint64_t)524288)
+#define ROUNDS 21
+#define WARM_ROUNDS 3
+
+typedef struct tuner {
+    ps_comm *comm;
+    float *values;  // [BYTES_MAX]
+    float *scratch; // [BYTES_MAX, size]
+} tuner;
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a;
+    const uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Median of some rounds.
+static ps_status measure(const tuner *t, uint64_t bytes, bool is_gathered, uint64_t *out_ns)
+{
+    uint64_t ns[ROUNDS];
+    ps_comm_set_gather_bytes_max(t->comm, is_gathered ? UINT64_MAX : 0);
+    for (int i = -WARM_ROUNDS; i < ROUNDS; i++) {
+        const uint64_t start = ps_clock_ns();
+        PS_TRY(ps_comm_all_reduce_start(t->comm, TUNE_TAG, t->values, bytes / sizeof(float),
+                                        t->scratch));
+        PS_TRY(ps_comm_wait(t->comm));
+        if (i >= 0) {
+            ns[i] = ps_clock_ns() - start;
+        }
+    }
+    qsort(ns, ROUNDS, sizeof *ns, by_value);
+    *out_ns = ns[ROUNDS / 2];
+    return PS_OK;
+}
+
+// Rank 0's *value to all.
+static ps_status agree(const tuner *t, uint64_t *value)
+{
+    uint64_t bytes = sizeof *value;
+    PS_TRY(ps_comm_broadcast_start(t->comm, TUNE_TAG, value, sizeof *value, &bytes));
+    return ps_comm_wait(t->comm);
+}
+
+static ps_status tune_way(const tuner *t)
+{
+    uint64_t best_ns = UINT64_MAX;
+    uint64_t best = 0;
+    for (uint32_t way = 0; ps_comm_set_way(t->comm, way); way++) {
+        uint64_t ns;
+        PS_TRY(measure(t, WAY_BYTES, true, &ns));
+        if (ns < best_ns) {
+            best_ns = ns;
+            best = way;
+        }
+    }
+    PS_TRY(agree(t, &best));
+    (void)ps_comm_set_way(t->comm, (uint32_t)best);
+    return PS_OK;
+}
+
+// Doubles the size until slices are the faster way.
+static ps_status tune_size(const tuner *t, uint64_t *out_bytes_max)
+{
+    uint64_t bytes_max = 0;
+    for (uint64_t bytes = BYTES_MIN; bytes <= BYTES_MAX; bytes *= 2) {
+        uint64_t gather_ns;
+        uint64_t slices_ns;
+        PS_TRY(measure(t, bytes, true, &gather_ns));
+        PS_TRY(measure(t, bytes, false, &slices_ns));
+        uint64_t is_better = gather_ns <= slices_ns;
+        PS_TRY(agree(t, &is_better));
+        if (is_better == 0) {
+            break;
+        }
+        bytes_max = bytes;
+    }
+    *out_bytes_max = bytes_max > 0 ? bytes_max : BYTES_MIN / 2;
+    return PS_OK;
+}
+
+ps_status ps_comm_tune(ps_comm *comm)
+{
+    tuner t = {
+        .comm = comm, .values = calloc(1, BYTES_MAX), .scratch = calloc(comm->size, BYTES_MAX)};
+    uint64_t gather_bytes_max = comm->gather_bytes_max;
+    ps_status status = PS_OK;
+    if (t.values == NULL || t.scratch == NULL) {
+        status = ps_fail(PS_NO_MEMORY, "no memory to measure collectives");
+    } else {
+        status = tune_way(&t);
+        status = status == PS_OK ? tune_size(&t, &gather_bytes_max) : status;
+    }
+    if (status == PS_OK) {
+        ps_comm_set_gather_bytes_max(comm, gather_bytes_max);
+    }
+    free(t.scratch);
+    free(t.values);
+    return status;
+}
