@@ -125,12 +125,15 @@ static ps_status answer(ps_session *session, ps_sampler *sampler, int32_t *out)
     return ps_sampler_pick(sampler, ps_session_logits(session, 0), out);
 }
 
+static const char *plan_file; // of sessions, and into compiled files; NULL: none
+
 static ps_status use(ps_model *model, int32_t *out)
 {
     ps_session *session = NULL;
     ps_sampler *sampler = NULL;
     const ps_sampler_options options = ps_sampler_defaults();
-    const ps_session_options small = {.context_tokens = 64, .sequences = 2, .batch_rows = 16};
+    const ps_session_options small = {
+        .context_tokens = 64, .sequences = 2, .batch_rows = 16, .plan_file = plan_file};
     ps_status status = ps_session_create(model, &small, &session);
     if (status == PS_OK) {
         status = ps_sampler_create(model, &options, &sampler);
@@ -205,16 +208,44 @@ static void test_compiled_files(void **state)
         ps_compile_result result;
         assert_int_equal(-1, access(path, F_OK));
         atomic_store(&calls_left, n);
-        status = ps_model_compile(model, path, &(ps_compile_options){0}, &result);
+        status = ps_model_compile(model, path, &(ps_compile_options){.plan_file = plan_file},
+                                  &result);
         atomic_store(&calls_left, -1);
-        assert_true(status == PS_OK || status == PS_NO_MEMORY || status == PS_EXHAUSTED);
+        assert_true(status == PS_OK || status == PS_NO_MEMORY || status == PS_EXHAUSTED ||
+                    (status == PS_IO && plan_file != NULL)); // which is mapped
     }
     assert_true(n > 3);
     ps_model_close(model);
+    plan_file = NULL; // those inside
     void *compiled = path;
     test_every_failure_is_reported(&compiled);
     assert_int_equal(0, unlink(path));
     assert_int_equal(0, rmdir(folder));
+}
+
+// Plans that are read, from a file and from inside a compiled one. What cannot be read of the latter
+// is made.
+static void test_plan_files(void **state)
+{
+    char path[512];
+    char plans[] = "/tmp/prestage-test-XXXXXX";
+    char *text = NULL;
+    size_t length = 0;
+    (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR,
+                   (const char *)*state);
+    const ps_plan_options options = {.rows = 16, .context_tokens = 64, .threads = 2};
+    expect_ok(ps_plan_file(path, &options, PS_PLAN_SESSION, &text, &length));
+    const int descriptor = mkstemp(plans);
+    assert_true(descriptor >= 0);
+    assert_int_equal(length, write(descriptor, text, length));
+    (void)close(descriptor);
+    ps_free(text);
+
+    plan_file = plans;
+    test_every_failure_is_reported(state);
+    test_compiled_files(state);
+    plan_file = NULL;
+    assert_int_equal(0, unlink(plans));
 }
 
 static void test_printing_plans(void **state)
@@ -222,7 +253,8 @@ static void test_printing_plans(void **state)
     char path[512];
     (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR,
                    (const char *)*state);
-    static const ps_plan_format FORMATS[] = {PS_PLAN_TEXT, PS_PLAN_JSON, PS_PLAN_DOT};
+    static const ps_plan_format FORMATS[] = {PS_PLAN_TEXT, PS_PLAN_JSON, PS_PLAN_DOT,
+                                             PS_PLAN_SESSION};
     for (size_t i = 0; i < sizeof FORMATS / sizeof FORMATS[0]; i++) {
         long n = 0;
         ps_status status = PS_NO_MEMORY;
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
         cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
         cmocka_unit_test_prestate(test_compiled_files, experts),
+        cmocka_unit_test_prestate(test_plan_files, dense),
         cmocka_unit_test_prestate(test_printing_plans, experts),
         cmocka_unit_test_prestate(test_weights_larger_than_memory, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
