@@ -93,7 +93,7 @@ def test_plans_that_do_not_fit_are_refused():
         def refuse(path, *says, sizes=SIZES, model=MODEL):
             return refused("run", model, "-p", "abc", "--plan", path, *sizes, says=[path, *says])
         right = f"prestage plan {MODEL} -o "
-        refuse(plans, "number of threads is 1, here it is 2", right, "-t 2 makes", sizes=("-c", "512", "-b", "32", "-t", "2"))
+        refuse(plans, "number of threads is 1, here it is 2", right, "-t 2 ", "makes one that fits", sizes=("-c", "512", "-b", "32", "-t", "2"))
         refuse(plans, "no plan for 8 rows at a context of 600", right, "-c 600 -b 32", sizes=("-c", "600", "-b", "32", "-t", "1"))
         refuse(plans, "no plan for 33 rows at a context of 512", right, "-b 33", sizes=("-c", "512", "-b", "33", "-t", "1"))
         refuse(plans, "another model", model=golden("kmix-k"))
