@@ -1,0 +1,165 @@
+// trace/trace_write.c - a trace as JSON, in the object form of the Chrome trace format ("Trace
+// Event Format", Google): complete events (X), counters (C), metadata (M), times in microseconds.
+#include "trace/trace_internal.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// stdio keeps the first error in the stream: it is looked at once, at the end.
+static void put_string(FILE *file, const char *text)
+{
+    (void)fputc('"', file);
+    for (; *text != '\0'; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        if (byte < 0x20 || byte == '"' || byte == '\\') {
+            (void)fprintf(file, "\\u%04x", byte);
+        } else {
+            (void)fputc(byte < 0x7f ? byte : '?', file);
+        }
+    }
+    (void)fputc('"', file);
+}
+
+static void put_member(FILE *file, const char *key, const char *text)
+{
+    put_string(file, key);
+    (void)fputs(": ", file);
+    put_string(file, text);
+}
+
+static void put_us(FILE *file, const char *key, uint64_t ns)
+{
+    (void)fprintf(file, ", \"%s\": %" PRIu64 ".%03" PRIu64, key, ns / 1000, ns % 1000);
+}
+
+static void put_metadata(FILE *file, const ps_trace *trace, const char *what, uint32_t lane,
+                         const char *name)
+{
+    (void)fprintf(file,
+                  "{\"ph\": \"M\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32
+                  ", \"name\": \"%s\", \"args\": {",
+                  trace->process, lane, what);
+    put_member(file, "name", name);
+    (void)fputs("}}", file);
+}
+
+static void put_counter(FILE *file, const ps_trace_event *event)
+{
+    put_member(file, "name", event->detail);
+    put_us(file, "ts", event->start_ns);
+    (void)fprintf(file, ", \"args\": {\"value\": %" PRId64 "}}", event->arguments[0]);
+}
+
+static void put_span(FILE *file, const ps_trace_event *event)
+{
+    const ps_trace_kind *kind = event->kind;
+    char name[256];
+    (void)snprintf(name, sizeof name, "%s%s%s", kind->name, event->detail != NULL ? " " : "",
+                   event->detail != NULL ? event->detail : "");
+    put_member(file, "name", name);
+    (void)fputs(", ", file);
+    put_member(file, "cat", kind->category);
+    put_us(file, "ts", event->start_ns);
+    put_us(file, "dur", event->end_ns > event->start_ns ? event->end_ns - event->start_ns : 0);
+    (void)fputs(", \"args\": {", file);
+    for (uint32_t i = 0; i < PS_TRACE_ARGUMENTS_MAX && kind->arguments[i] != NULL; i++) {
+        (void)fputs(i > 0 ? ", " : "", file);
+        put_string(file, kind->arguments[i]);
+        (void)fprintf(file, ": %" PRId64, event->arguments[i]);
+    }
+    (void)fputs("}}", file);
+}
+
+// Oldest first.
+static void put_lane(FILE *file, const ps_trace *trace, uint32_t index)
+{
+    const ps_trace_lane *lane = trace->lanes[index];
+    (void)fputs(",\n", file);
+    put_metadata(file, trace, "thread_name", index, lane->name);
+    (void)fprintf(file,
+                  ",\n{\"ph\": \"M\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32
+                  ", \"name\": \"thread_sort_index\", \"args\": {\"sort_index\": %" PRIu32 "}}",
+                  trace->process, index, index);
+    for (uint64_t n = ps_trace_lane_dropped(lane); n < lane->count; n++) {
+        const ps_trace_event *event = &lane->events[n & lane->mask];
+        (void)fprintf(file, ",\n{\"ph\": \"%c\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32 ", ",
+                      event->kind != NULL ? 'X' : 'C', trace->process, index);
+        if (event->kind != NULL) {
+            put_span(file, event);
+        } else {
+            put_counter(file, event);
+        }
+    }
+}
+
+static void put_dropped(FILE *file, const ps_trace *trace)
+{
+    const char *separator = "";
+    (void)fprintf(file, ",\n\"dropped_events\": %" PRIu64 ",\n\"dropped_events_by_lane\": {",
+                  ps_trace_dropped(trace));
+    for (uint32_t i = 0; i < trace->lane_count; i++) {
+        const uint64_t dropped = ps_trace_lane_dropped(trace->lanes[i]);
+        if (dropped > 0) {
+            (void)fputs(separator, file);
+            put_string(file, trace->lanes[i]->name);
+            (void)fprintf(file, ": %" PRIu64, dropped);
+            separator = ", ";
+        }
+    }
+    (void)fputs("}", file);
+}
+
+static void put_trace(FILE *file, const ps_trace *trace)
+{
+    (void)fputs(
+        "{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"producer\": \"prestage " PS_VERSION "\"",
+        file);
+    for (uint32_t i = 0; i < trace->note_count; i++) {
+        (void)fputs(",\n", file);
+        put_member(file, trace->notes[i].key, trace->notes[i].text);
+    }
+    put_dropped(file, trace);
+    (void)fputs("},\n\"traceEvents\": [\n", file);
+    put_metadata(file, trace, "process_name", 0, trace->process_name);
+    for (uint32_t i = 0; i < trace->lane_count; i++) {
+        put_lane(file, trace, i);
+    }
+    (void)fputs("\n]}\n", file);
+}
+
+// Closes the file in any case.
+static bool finish(FILE *file)
+{
+    const bool is_good = ferror(file) == 0;
+    return fclose(file) == 0 && is_good;
+}
+
+static ps_status write_beside(const ps_trace *trace, const char *path, const char *temporary)
+{
+    FILE *file = fopen(temporary, "w");
+    if (file == NULL) {
+        return ps_fail(PS_IO, "%s: cannot write a trace: %s", path, strerror(errno));
+    }
+    put_trace(file, trace);
+    if (!finish(file) || rename(temporary, path) != 0) {
+        const int error = errno;
+        (void)unlink(temporary);
+        return ps_fail(PS_IO, "%s: cannot write a trace: %s", path, strerror(error));
+    }
+    return PS_OK;
+}
+
+ps_status ps_trace_write(const ps_trace *trace, const char *path)
+{
+    ps_buffer temporary = {0};
+    PS_TRY(ps_buffer_printf(&temporary, "%s.%d.tmp", path, (int)getpid()));
+    const ps_status status = write_beside(trace, path, temporary.data);
+    ps_buffer_deinit(&temporary);
+    return status;
+}
