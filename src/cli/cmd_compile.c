@@ -3,19 +3,9 @@
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
 #include "engine/compile.h"
-#include "format/file_map.h"
-#include "format/new_file.h"
 #include "format/pst.h"
 
 #include <inttypes.h>
-#include <sys/stat.h>
-
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat left, right;
-    return stat(a, &left) == 0 && stat(b, &right) == 0 && left.st_dev == right.st_dev &&
-           left.st_ino == right.st_ino;
-}
 
 static ps_status check_options(const ps_cli_options *options)
 {
@@ -30,13 +20,7 @@ static ps_status check_options(const ps_cli_options *options)
     if (options->output == NULL) {
         return ps_fail(PS_INVALID, "no file to write; -o FILE.pst would be right");
     }
-    if (is_same_file(options->model, options->output)) {
-        return ps_fail(PS_INVALID, "%s: is the model itself", options->output);
-    }
-    const ps_status status = ps_new_file_check(options->output, options->force);
-    if (status != PS_OK) {
-        return ps_file_name_error(options->output, status);
-    }
+    PS_TRY(ps_cli_output_check(options));
     return options->plan_file == NULL ? PS_OK
                                       : ps_compile_check_plans(options->model, options->plan_file);
 }

@@ -18,11 +18,7 @@ static ps_status check_options(const ps_cli_options *options)
         return ps_fail(PS_INVALID, "--dot and %s together; one of them would be right",
                        options->json ? "--json" : "-o");
     }
-    if (options->output == NULL) {
-        return PS_OK;
-    }
-    const ps_status status = ps_new_file_check(options->output, options->force);
-    return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
+    return options->output == NULL ? PS_OK : ps_cli_output_check(options);
 }
 
 static ps_status write_file(const ps_cli_options *options, ps_str text)

@@ -2,10 +2,13 @@
 #include "cli/commands.h"
 
 #include "base/log.h"
+#include "format/file_map.h"
+#include "format/new_file.h"
 #include "hw/machine.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define INPUT_BYTES_MAX ((size_t)64 << 20)
@@ -17,6 +20,22 @@ ps_status ps_cli_model_check(const ps_cli_options *options)
         return ps_fail(PS_INVALID, "no model given; the first argument or -m FILE would be right");
     }
     return PS_OK;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat left, right;
+    return stat(a, &left) == 0 && stat(b, &right) == 0 && left.st_dev == right.st_dev &&
+           left.st_ino == right.st_ino;
+}
+
+ps_status ps_cli_output_check(const ps_cli_options *options)
+{
+    if (is_same_file(options->model, options->output)) {
+        return ps_fail(PS_INVALID, "%s: is the model itself", options->output);
+    }
+    const ps_status status = ps_new_file_check(options->output, options->force);
+    return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
 }
 
 static bool is_result_bad;

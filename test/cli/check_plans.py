@@ -146,6 +146,7 @@ def test_targets():
         path = made(folder)
         refused("plan", MODEL, "-o", path, says=[path, "--force"])
         output("plan", MODEL, "-o", path, "--force", "--no-measure", "-t", "2")
+        refused("plan", MODEL, "-o", MODEL, "--force", says=["the model itself"])
         refused("plan", MODEL, "-o", path, "--dot", "--force", says=["--dot", "-o"])
         refused("plan", MODEL, "-o", os.path.join(folder, "none", "a"), "--no-measure", says=["none"])
         refused("plan", MODEL, "-o", folder, "--force", says=[folder, "no regular file"])
