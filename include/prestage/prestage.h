@@ -131,6 +131,14 @@ PS_API PS_MUST_USE ps_status ps_model_tokenize_chat(const ps_model *model, const
 typedef struct ps_session ps_session;
 typedef uint32_t ps_sequence; // a slot of one session
 
+// How the KV cache keeps keys or values: as f16; or in about half the bytes, as int8 with an f16
+// scale for every 32 values of a head. Results differ by that rounding; each type gives the same
+// ones on every machine.
+typedef enum ps_kv_type { PS_KV_F16, PS_KV_Q8_0 } ps_kv_type;
+
+// "f16", "q8_0"; NULL behind the last; static.
+PS_API const char *ps_kv_type_name(ps_kv_type type);
+
 typedef struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX
     uint32_t sequences;      // at the same time; 0: 1
@@ -139,6 +147,7 @@ typedef struct ps_session_options {
     // A file of plans (docs/plan-text.md) to use. NULL: plans are made, or taken from a compiled
     // file that holds them for this machine, thread count and buckets.
     const char *plan_file;
+    ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -146,8 +155,10 @@ typedef struct ps_session_options {
 #define PS_LOGITS_MAX 64u // rows of one step that can ask for logits
 
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
-//               sequences x context_tokens above 2^29. Or plan_file is none, or is one for another
-//               model, machine, number of threads or bucket: the message says what differs
+//               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
+//               though the model's heads are no multiple of 32 values. Or plan_file is none, or is
+//               one for another model, machine, number of threads, bucket or KV types: the message
+//               says what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had
 // PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
@@ -297,6 +308,7 @@ typedef struct ps_plan_options {
     uint32_t context_tokens; // 0: 4096, or the model's if that is less
     uint32_t threads;        // 0: as for a model
     bool measure; // measure this machine's rates (about a second); otherwise stated defaults
+    ps_kv_type k_type, v_type; // as of a session
 } ps_plan_options;
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with

@@ -233,9 +233,21 @@ static ps_status measure_test(bench *b, const bench_test *test)
 
 // ---- results
 
-// "pp512", "tg128", "pp512+tg128", each with " x 8" for eight sequences and " @ d4096" at a depth.
-static const char *test_name(const bench_test *test, char text[64])
+static const char *k_type(const bench *b)
 {
+    return ps_kv_type_name((ps_kv_type)b->options->k_type);
+}
+
+static const char *v_type(const bench *b)
+{
+    return ps_kv_type_name((ps_kv_type)b->options->v_type);
+}
+
+// "pp512", "tg128", "pp512+tg128", each with " x 8" for eight sequences, " @ d4096" at a depth and
+// " kv q8_0/f16" for types of keys and values that are not both f16.
+static const char *test_name(const bench *b, char text[64])
+{
+    const bench_test *test = &b->row.test;
     size_t length = 0;
     if (test->prompt > 0) {
         length += (size_t)snprintf(text, 64, "pp%u", test->prompt);
@@ -248,7 +260,10 @@ static const char *test_name(const bench_test *test, char text[64])
         length += (size_t)snprintf(text + length, 64 - length, " x %u", test->sequences);
     }
     if (test->depth > 0) {
-        (void)snprintf(text + length, 64 - length, " @ d%u", test->depth);
+        length += (size_t)snprintf(text + length, 64 - length, " @ d%u", test->depth);
+    }
+    if (b->options->k_type != PS_KV_F16 || b->options->v_type != PS_KV_F16) {
+        (void)snprintf(text + length, 64 - length, " kv %s/%s", k_type(b), v_type(b));
     }
     return text;
 }
@@ -278,8 +293,8 @@ static void print_md(bench *b)
                      "-------: |\n");
     }
     (void)printf("| %-36s | %9.1f | %7u | %18s | %9.2f +- %5.2f |", model_label(b),
-                 (double)b->info.file_bytes / 1e6, row->test.threads, test_name(&row->test, name),
-                 row->mean, row->deviation);
+                 (double)b->info.file_bytes / 1e6, row->test.threads, test_name(b, name), row->mean,
+                 row->deviation);
     if (row->gbs <= 0) {
         (void)printf(" %7s | %7s | %5s | %8s |\n", "", "", "", "");
     } else if (row->ceiling_gbs <= 0) {
@@ -314,7 +329,8 @@ static void print_ops_csv(bench *b)
     const bench_row *row = &b->row;
     const ps_bench_ops ops = profile_of(b);
     if (b->printed++ == 0) {
-        (void)printf("model,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts," PS_BENCH_OPS_FIELDS "\n");
+        (void)printf("model,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts," PS_BENCH_OPS_FIELDS
+                     "\n");
     }
     for (uint32_t i = 0; i < ps_bench_ops_count(&ops); i++) {
         print_csv_text(model_label(b));
@@ -329,16 +345,17 @@ static void print_csv(bench *b)
 {
     const bench_row *row = &b->row;
     if (b->printed++ == 0) {
-        (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts,"
-                     "stddev_ts,bytes_per_token,gbs,ceiling_gbs,share,barriers\n");
+        (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,type_k,type_v,n_prompt,n_gen,"
+                     "n_depth,n_parallel,avg_ts,stddev_ts,bytes_per_token,gbs,ceiling_gbs,share,"
+                     "barriers\n");
     }
     ps_session_info session;
     ps_session_get_info(b->session, &session);
     print_csv_text(model_label(b));
-    (void)printf(",%llu,%s,%s,%u,%u,%u,%u,%u,%u,%.4f,%.4f", (unsigned long long)b->info.file_bytes,
-                 b->info.isa, POLICY, session.batch_rows, row->test.threads, row->test.prompt,
-                 row->test.generate, row->test.depth, row->test.sequences, row->mean,
-                 row->deviation);
+    (void)printf(",%llu,%s,%s,%u,%u,%s,%s,%u,%u,%u,%u,%.4f,%.4f",
+                 (unsigned long long)b->info.file_bytes, b->info.isa, POLICY, session.batch_rows,
+                 row->test.threads, k_type(b), v_type(b), row->test.prompt, row->test.generate,
+                 row->test.depth, row->test.sequences, row->mean, row->deviation);
     if (row->gbs <= 0) {
         (void)printf(",,,,,\n");
     } else {
@@ -366,6 +383,8 @@ static void add_json(bench *b)
     ps_json_text(json, "policy", POLICY);
     ps_json_integer(json, "n_batch", session.batch_rows);
     ps_json_integer(json, "n_threads", row->test.threads);
+    ps_json_text(json, "type_k", k_type(b));
+    ps_json_text(json, "type_v", v_type(b));
     ps_json_integer(json, "n_prompt", row->test.prompt);
     ps_json_integer(json, "n_gen", row->test.generate);
     ps_json_integer(json, "n_depth", row->test.depth);
@@ -449,7 +468,9 @@ static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
     const ps_session_options session_options = {.context_tokens = (uint32_t)longest,
                                                 .sequences = sequences,
                                                 .batch_rows = b->options->batch,
-                                                .plan_file = b->options->plan_file};
+                                                .plan_file = b->options->plan_file,
+                                                .k_type = (ps_kv_type)b->options->k_type,
+                                                .v_type = (ps_kv_type)b->options->v_type};
     PS_TRY(ps_session_create(b->model, &session_options, &b->session));
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(measure_test(b, &tests[i]));

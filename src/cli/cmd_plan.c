@@ -97,7 +97,9 @@ ps_status ps_cli_plan(const ps_cli_options *options)
     const ps_plan_options plan_options = {.rows = options->rows,
                                           .context_tokens = options->context,
                                           .threads = options->threads,
-                                          .measure = !options->no_measure};
+                                          .measure = !options->no_measure,
+                                          .k_type = (ps_kv_type)options->k_type,
+                                          .v_type = (ps_kv_type)options->v_type};
     const ps_plan_format format = options->output != NULL ? PS_PLAN_SESSION
                                   : options->json         ? PS_PLAN_JSON
                                   : options->dot          ? PS_PLAN_DOT

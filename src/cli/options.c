@@ -151,6 +151,19 @@ static ps_status parse_format(const char *what, const char *text, uint32_t *out)
     return ps_fail(PS_INVALID, "%s '%s': md, csv or json would be right", what, text);
 }
 
+static ps_status parse_kv_type(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_kv_type_name((ps_kv_type)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': %s or %s would be right", what, text,
+                   ps_kv_type_name(PS_KV_F16), ps_kv_type_name(PS_KV_Q8_0));
+}
+
 static ps_status parse_value(const ps_option_line *line, const char *text, ps_cli_options *options)
 {
     char what[40];
@@ -186,6 +199,8 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_bias(what, text, options);
     case PS_OPTION_FORMAT:
         return parse_format(what, text, at);
+    case PS_OPTION_KV:
+        return parse_kv_type(what, text, at);
     }
     return ps_fail(PS_INTERNAL, "no such kind of option");
 }
@@ -355,7 +370,13 @@ static void print_wrapped(const char *text, FILE *out)
 // llama.cpp's names that people type with one dash; getopt takes any name with one or two.
 static const char *dashes_of(const char *name)
 {
-    return strcmp(name, "sys") == 0 || strcmp(name, "pg") == 0 ? "-" : "--";
+    static const char *const NAMES[] = {"sys", "pg", "ctk", "ctv"};
+    for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
+        if (strcmp(name, NAMES[i]) == 0) {
+            return "-";
+        }
+    }
+    return "--";
 }
 
 void ps_cli_options_help(ps_cli_command_bit command, FILE *out)

@@ -51,7 +51,8 @@ typedef struct ps_cli_options {
     ps_cli_list prompts, generations, depths, parallel, thread_counts;
     ps_cli_list pair_prompts, pair_generations; // of equal count
     uint32_t repetitions;
-    uint32_t format; // ps_cli_format
+    uint32_t format;         // ps_cli_format
+    uint32_t k_type, v_type; // ps_kv_type
 } ps_cli_options;
 
 // Reads argv[1..argc) of one command: its options, MODEL, and for `perplexity` FILE. argv[0] is the

@@ -4,6 +4,7 @@
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
 #define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN)
+#define SESSIONS (STEPS | PS_CLI_BENCH)
 #define WRITES (PS_CLI_PLAN | PS_CLI_COMPILE)
 
 const ps_option_line ps_option_lines[] = {
@@ -175,6 +176,24 @@ const ps_option_line ps_option_lines[] = {
      0,
      "FILE",
      "put the plans of a file that prestage plan -o made into the compiled file"},
+    {{"cache-type-k", "ctk"},
+     0,
+     PS_OPTION_KV,
+     SESSIONS,
+     AT(k_type),
+     0,
+     0,
+     "f16|q8_0",
+     "how the KV cache keeps keys (default f16); q8_0 takes about half the memory"},
+    {{"cache-type-v", "ctv"},
+     0,
+     PS_OPTION_KV,
+     SESSIONS,
+     AT(v_type),
+     0,
+     0,
+     "f16|q8_0",
+     "how it keeps values (default f16)"},
     // sampling
     {{"seed"},
      's',

@@ -200,7 +200,9 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
                                const ps_plan_options *options, ps_arena *arena, ps_buffer *out)
 {
     ps_session_options session = {.context_tokens = options->context_tokens,
-                                  .batch_rows = options->rows};
+                                  .batch_rows = options->rows,
+                                  .k_type = options->k_type,
+                                  .v_type = options->v_type};
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
     ps_machine machine;
     ps_plan_set set;
@@ -235,10 +237,14 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
         return ps_fail(PS_INVALID, "%u rows at a context of %u: at most %u and %u would be right",
                        rows, context, PS_BATCH_ROWS_MAX, config->context_tokens);
     }
+    PS_TRY(ps_kv_type_check(options->k_type));
+    PS_TRY(ps_kv_type_check(options->v_type));
     PS_TRY(describe_machine(options, &machine));
     const ps_pass_options pass = {.rows_max = rows,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
+                                  .k_dtype = ps_kv_type_dtype(options->k_type),
+                                  .v_dtype = ps_kv_type_dtype(options->v_type),
                                   .machine = &machine};
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));

@@ -43,10 +43,11 @@ uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
                                         const ps_machine *machine)
 {
-    (void)options;
     return (ps_pass_options){.rows_max = bucket->rows,
                              .logits_max = bucket->logits,
                              .context_max = bucket->context,
+                             .k_dtype = ps_kv_type_dtype(options->k_type),
+                             .v_dtype = ps_kv_type_dtype(options->v_type),
                              .machine = machine};
 }
 
@@ -174,10 +175,11 @@ static ps_status get_from_file(const ps_model *model, const ps_session_options *
     const ps_status status = pick_from(set, model, options, arena, out_plans, out_count);
     if (status == PS_INVALID) {
         return ps_fail(PS_INVALID,
-                       "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u makes one that "
-                       "fits",
+                       "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u -ctk %s -ctv %s "
+                       "makes one that fits",
                        options->plan_file, ps_error_message(), model->path, options->plan_file,
-                       options->context_tokens, options->batch_rows, model->machine.threads);
+                       options->context_tokens, options->batch_rows, model->machine.threads,
+                       ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type));
     }
     return status;
 }

@@ -18,6 +18,12 @@ typedef enum ps_plan_source {
     PS_PLANS_OF_MODEL, // the section of a compiled file
 } ps_plan_source;
 
+// PS_INVALID: there is no such type.
+PS_MUST_USE ps_status ps_kv_type_check(ps_kv_type type);
+
+// The number format of a type that is there.
+ps_dtype ps_kv_type_dtype(ps_kv_type type);
+
 // Fills in the defaults of `options`. PS_INVALID: one of them is out of range.
 PS_MUST_USE ps_status ps_session_options_complete(const ps_model_config *config,
                                                   ps_session_options *options);

@@ -15,6 +15,31 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+static const struct {
+    const char *name;
+    ps_dtype dtype;
+} KV_TYPES[] = {[PS_KV_F16] = {"f16", PS_DTYPE_F16}, [PS_KV_Q8_0] = {"q8_0", PS_DTYPE_Q8_0}};
+#define KV_TYPE_COUNT (sizeof KV_TYPES / sizeof KV_TYPES[0])
+
+const char *ps_kv_type_name(ps_kv_type type)
+{
+    return (unsigned)type < KV_TYPE_COUNT ? KV_TYPES[type].name : NULL;
+}
+
+ps_dtype ps_kv_type_dtype(ps_kv_type type)
+{
+    ps_assert((unsigned)type < KV_TYPE_COUNT);
+    return KV_TYPES[type].dtype;
+}
+
+ps_status ps_kv_type_check(ps_kv_type type)
+{
+    return (unsigned)type < KV_TYPE_COUNT
+               ? PS_OK
+               : ps_fail(PS_INVALID, "KV type %d: %d (f16) or %d (q8_0) would be right", (int)type,
+                         PS_KV_F16, PS_KV_Q8_0);
+}
+
 ps_status ps_session_options_complete(const ps_model_config *config, ps_session_options *options)
 {
     const uint32_t longest = config->context_tokens;
@@ -39,6 +64,8 @@ ps_status ps_session_options_complete(const ps_model_config *config, ps_session_
         return ps_fail(PS_INVALID, "batches of %u rows: 1 to %u would be right",
                        options->batch_rows, PS_BATCH_ROWS_MAX);
     }
+    PS_TRY(ps_kv_type_check(options->k_type));
+    PS_TRY(ps_kv_type_check(options->v_type));
     const uint64_t blocks = ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
     if (options->context_tokens > PS_PLAN_CONTEXT_MAX) {
         return ps_fail(PS_INVALID, "a context of %u tokens: at most %u would be right",

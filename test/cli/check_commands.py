@@ -163,6 +163,17 @@ def test_bench_tables():
     assert all(None not in row and float(row["avg_ts"]) > 0 for row in rows), rows
 
 
+def test_bench_names_the_kv_types():
+    flags = ("bench", MODEL, "-p", "4", "-n", "0", "-r", "1", "--no-ceiling")
+    row, = document(*flags)
+    assert (row["type_k"], row["type_v"]) == ("f16", "f16"), row
+    row, = document(*flags, "-ctk", "q8_0")
+    assert (row["type_k"], row["type_v"]) == ("q8_0", "f16"), row
+    row, = csv.DictReader(io.StringIO(output(*flags, "-ctv", "q8_0", "-o", "csv").decode()))
+    assert (row["type_k"], row["type_v"]) == ("f16", "q8_0"), row
+    assert b"pp4 kv f16/q8_0" in output(*flags, "-ctv", "q8_0")
+
+
 def plan_of_decoding(path):
     return document("plan", path, "--no-measure", "--batch", "1", "--context", "64", "-t", "1")
 

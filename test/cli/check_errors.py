@@ -56,6 +56,15 @@ def test_numbers_are_read_strictly():
         refused("bench", MODEL, flag, value, says=[value] if value else [])
 
 
+def test_kv_types():
+    text = os.path.join(os.path.dirname(__file__), "check_errors.py")
+    for command, tail in (("run", ["-p", "x"]), ("perplexity", [text]), ("bench", []), ("plan", ["--no-measure"])):
+        for flag in ("-ctk", "-ctv", "--cache-type-k"):
+            refused(command, MODEL, *tail, flag, "q4_0", says=["--cache-type", "'q4_0'", "f16", "q8_0"])
+        refused(command, golden("llama-q8_0"), *tail, "-ctk", "q8_0", says=["Q8_0", "multiple of 32", "24"])
+    refused("tokenize", MODEL, "-p", "x", "-ctk", "f16", says=["ctk"])
+
+
 def test_files_that_are_no_models():
     with tempfile.TemporaryDirectory() as folder:
         empty = os.path.join(folder, "empty.gguf")

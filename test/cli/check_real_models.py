@@ -52,6 +52,16 @@ def test_perplexity():
         assert abs(got["ppl"] / expected - 1) < 0.005, (path, got)
 
 
+def test_perplexity_of_kv_types():
+    if not os.path.exists(TEXT):
+        raise Skip(f"{TEXT} is not there")
+    path = real(SMOLLM)
+    exact, rounded = (document("perplexity", path, TEXT, "-c", "512", "-ctk", kind, "-ctv", kind, timeout=500)["ppl"]
+                      for kind in ("f16", "q8_0"))
+    print(f"f16 {exact:.4f}, q8_0 {rounded:.4f}")
+    assert exact != rounded and abs(rounded / exact - 1) < 0.005, (exact, rounded)
+
+
 def interrupt(*flags):
     path = real(SMOLLM)
     flags = ("run", path, "-p", "Tell me a very long story about the sea.", "--temp", "0", "--ignore-eos", *flags)
