@@ -209,9 +209,26 @@ static uint64_t partial_chunk_floats(const shape *s)
     return (uint64_t)s->heads * (s->head_dim + 2);
 }
 
-static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const shape *s, uint32_t r,
-                         uint32_t kv_head, uint32_t chunk)
+// One call of the partial kernel in decode.
+typedef struct unit {
+    uint32_t row, kv_head, chunk;
+    const void *blocks[CHUNK_BLOCKS];
+} unit;
+
+static void open_unit(const ps_walk *walk, const shape *s, unit *u)
 {
+    const ps_step_row *row = &walk->rows[u->row];
+    find_blocks(walk, s, row->sequence, u->kv_head, u->chunk, first_seen(s->window, row->position),
+                row->position + 1, u->blocks);
+}
+
+// `next`: the unit that this worker does next, or NULL.
+static void attend_unit(const ps_walk *walk, const ps_bound_step *step, const shape *s,
+                        const unit *u, const unit *next)
+{
+    const uint32_t r = u->row;
+    const uint32_t kv_head = u->kv_head;
+    const uint32_t chunk = u->chunk;
     const uint32_t group = s->group_heads;
     const uint32_t position = walk->rows[r].position;
     const uint32_t first = first_seen(s->window, position);
@@ -222,8 +239,6 @@ static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const s
         bench.begin[i] = clip(first, chunk);
         bench.end[i] = clip(position + 1, chunk);
     }
-    const void *blocks[CHUNK_BLOCKS];
-    find_blocks(walk, s, walk->rows[r].sequence, kv_head, chunk, first, position + 1, blocks);
     float *m = ps_row_f32(walk, &step->output, r) + chunk * partial_chunk_floats(s);
     float *l = m + s->heads;
     float *o = l + s->heads;
@@ -233,7 +248,8 @@ static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const s
                                 .head_dim = s->head_dim,
                                 .k_dtype = s->layer->k_dtype,
                                 .v_dtype = s->layer->v_dtype,
-                                .blocks = blocks,
+                                .blocks = u->blocks,
+                                .next = next == NULL ? NULL : next->blocks,
                                 .begin = bench.begin,
                                 .end = bench.end,
                                 .scale = s->scale,
@@ -255,16 +271,26 @@ void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step
     }
     uint64_t begin, end;
     ps_plan_share(units, walk->worker, walk->workers, &begin, &end);
-    uint64_t unit = 0;
-    for (uint32_t r = 0; r < walk->row_count && unit < end; r++) {
+    unit pair[2] = {0}; // each is attended when the next one's blocks are known
+    uint64_t index = 0;
+    for (uint32_t r = 0; r < walk->row_count && index < end; r++) {
         const uint32_t position = walk->rows[r].position;
         for (uint32_t c = first_seen(s.window, position) / CHUNK; c <= position / CHUNK; c++) {
-            for (uint32_t h = 0; h < s.layer->kv_heads; h++, unit++) {
-                if (unit >= begin && unit < end) {
-                    attend_chunk(walk, step, &s, r, h, c);
+            for (uint32_t h = 0; h < s.layer->kv_heads; h++, index++) {
+                if (index < begin || index >= end) {
+                    continue;
+                }
+                unit *here = &pair[index % 2];
+                *here = (unit){.row = r, .kv_head = h, .chunk = c};
+                open_unit(walk, &s, here);
+                if (index > begin) {
+                    attend_unit(walk, step, &s, &pair[(index - 1) % 2], here);
                 }
             }
         }
+    }
+    if (end > begin) {
+        attend_unit(walk, step, &s, &pair[(end - 1) % 2], NULL);
     }
 }
 
