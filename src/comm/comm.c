@@ -105,13 +105,23 @@ static void keep_failure(ps_comm *comm, ps_status status)
 void ps_comm_fail_alike(ps_comm *comm, ps_status status)
 {
     keep_failure(comm, status);
+    comm->is_alike = true;
     comm->speaks = comm->rank == 0;
+}
+
+void ps_comm_give_up(ps_comm *comm, ps_status status)
+{
+    if (comm->status == PS_OK) {
+        keep_failure(comm, ps_fail_prefix(status, "rank %" PRIu32, comm->rank));
+        comm->speaks = comm->backend->announce(comm, PS_COMM_CAUSE_OWN);
+    }
 }
 
 static ps_status lose(ps_comm *comm, ps_status status)
 {
     keep_failure(comm, status);
-    comm->speaks = comm->backend->announce(comm, comm->is_late);
+    comm->speaks = comm->backend->announce(comm,
+                                           comm->is_late ? PS_COMM_CAUSE_LATE : PS_COMM_CAUSE_PEER);
     return status;
 }
 

@@ -416,6 +416,77 @@ static void test_diverged(void **state)
     }
 }
 
+// ---- sleepers ----
+
+#define WAKES 41
+#define PAUSE_US 3000u
+
+// A sleeper is woken by its peer: rank 0 mostly waits as long as rank 1 sleeps, and not the 10 ms
+// after which sleepers look by themselves.
+static ps_status sleep_and_wake(ps_comm *comm)
+{
+    uint64_t us[WAKES];
+    for (uint32_t i = 0; i < WAKES; i++) {
+        if (ps_comm_rank(comm) == 1) {
+            sleep_us(PAUSE_US);
+        }
+        const uint64_t start = now_us();
+        PS_TRY(ps_comm_barrier_start(comm, i));
+        PS_TRY(ps_comm_wait(comm));
+        us[i] = now_us() - start;
+    }
+    uint32_t slow = 0;
+    for (uint32_t i = 0; i < WAKES; i++) {
+        slow += us[i] > 2 * PAUSE_US;
+    }
+    return slow > WAKES / 4 ? ps_fail(PS_INTERNAL, "%u of %d waits were slow", slow, WAKES) : PS_OK;
+}
+
+static void test_wakes(void **state)
+{
+    (void)state;
+    const scenario s = {.size = 2, .options = {.rank_threads = 1000}, .run = sleep_and_wake};
+    double seconds;
+    const int status = run_job(&s, &seconds);
+    print_message("%s\n", all_seen[0].message);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(0, WEXITSTATUS(status));
+}
+
+// ---- ranks that give up ----
+
+static ps_status give_up(ps_comm *comm)
+{
+    for (uint32_t i = 0; i < 20; i++) {
+        if (i == 10 && ps_comm_rank(comm) == 2) {
+            const ps_status status = ps_fail(PS_IO, "model.gguf: no such file");
+            ps_comm_give_up(comm, status);
+            ps_comm_give_up(comm, PS_INVALID); // the first one counts
+            return status;
+        }
+        PS_TRY(ps_comm_barrier_start(comm, i));
+        PS_TRY(ps_comm_wait(comm));
+    }
+    return PS_OK;
+}
+
+static void test_give_up(void **state)
+{
+    (void)state;
+    const scenario s = {.size = 4, .run = give_up};
+    double seconds;
+    (void)run_job(&s, &seconds);
+    for (uint32_t r = 0; r < s.size; r++) {
+        const ps_status expected = r == 2 ? PS_IO : PS_LOST;
+        assert_true(all_seen[r].is_there);
+        assert_int_equal(expected, all_seen[r].status);
+        assert_int_equal(expected, all_seen[r].again);
+        assert_string_equal("rank 2: model.gguf: no such file", all_seen[r].message_again);
+        assert_int_equal(r == 2, all_seen[r].speaks);
+    }
+    assert_true(seconds < 4);
+}
+
 // ---- handshakes ----
 
 static ps_comm_identity identities[2]; // of rank 2, and of all others
@@ -530,7 +601,8 @@ int main(void)
         cmocka_unit_test(test_self),           cmocka_unit_test(test_local),
         cmocka_unit_test(test_sim_over_local), cmocka_unit_test(test_sim_delays),
         cmocka_unit_test(test_lost),           cmocka_unit_test(test_rank_0_killed),
-        cmocka_unit_test(test_diverged),       cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_diverged),       cmocka_unit_test(test_give_up),
+        cmocka_unit_test(test_wakes),          cmocka_unit_test(test_handshake),
         cmocka_unit_test(test_paused_job),     cmocka_unit_test(test_exit_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
