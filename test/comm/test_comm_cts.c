@@ -249,7 +249,7 @@ static ps_status run_and_lose_idle(ps_comm *comm)
         (void)raise(losing->signal);
     }
     if (ps_comm_rank(comm) == 0) {
-        sleep_us(1500000); // above the timeout: idling is no fault
+        sleep_us(900000); // above the timeout: idling is no fault
     }
     PS_TRY(ps_comm_broadcast_start(comm, 0, message, sizeof message, &bytes));
     return ps_comm_wait(comm);
@@ -284,19 +284,19 @@ static void check_lost(const scenario *s, double seconds, double seconds_max)
 static void test_lost(void **state)
 {
     (void)state;
-    const ps_comm_options second = {.timeout_ns = 1000000000};
+    const ps_comm_options brief = {.timeout_ns = 600000000};
     const scenario LOSSES[] = {
         {"killed 2", 2, {0}, NULL, run_and_lose, SIGKILL, 1},
         {"killed 4", 4, {0}, NULL, run_and_lose, SIGKILL, 2},
         {"killed within", 4, {0}, NULL, run_and_lose_within, SIGKILL, 3},
         {"killed idle", 4, {0}, NULL, run_and_lose_idle, SIGKILL, 3},
         {"killed sim", 2, {0}, "latency=10us", run_and_lose, SIGKILL, 1},
-        {"stopped 2", 2, second, NULL, run_and_lose, SIGSTOP, 1},
-        {"stopped 4", 4, second, NULL, run_and_lose, SIGSTOP, 3},
-        {"stopped rank 0", 3, second, NULL, run_and_lose, SIGSTOP, 0},
-        {"stopped within", 3, second, NULL, run_and_lose_within, SIGSTOP, 1},
-        {"stopped idle", 3, second, NULL, run_and_lose_idle, SIGSTOP, 1},
-        {"stopped sim", 2, second, "latency=10us", run_and_lose_idle, SIGSTOP, 1},
+        {"stopped 2", 2, brief, NULL, run_and_lose, SIGSTOP, 1},
+        {"stopped 4", 4, brief, NULL, run_and_lose, SIGSTOP, 3},
+        {"stopped rank 0", 3, brief, NULL, run_and_lose, SIGSTOP, 0},
+        {"stopped within", 3, brief, NULL, run_and_lose_within, SIGSTOP, 1},
+        {"stopped idle", 3, brief, NULL, run_and_lose_idle, SIGSTOP, 1},
+        {"stopped sim", 2, brief, "latency=10us", run_and_lose_idle, SIGSTOP, 1},
     };
     for (size_t i = 0; i < sizeof LOSSES / sizeof LOSSES[0]; i++) {
         losing = &LOSSES[i];
