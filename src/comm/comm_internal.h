@@ -107,9 +107,10 @@ struct ps_comm {
     ps_comm_transfer transfer;
     ps_comm_reduce reduce;
 
-    uint32_t fruitless; // tests since the last look at the clock
-    uint32_t idles;     // since the start
-    uint64_t looked_ns; // 0: not yet
+    uint32_t fruitless;   // tests since the last look at the clock
+    uint32_t idles;       // since the start
+    uint64_t yields_from; // the sequence from which on idle yields again
+    uint64_t looked_ns;   // 0: not yet
     uint64_t waited_ns;
 
     ps_status status; // of the failure that ended it
