@@ -32,10 +32,10 @@ static uint64_t piece_of(const ps_local *local, uint64_t span_bytes)
     return left < local->piece_bytes ? left : local->piece_bytes;
 }
 
-// Writes past the caches: where ranks share no cache, reading a line that another core has changed
-// is slow, and writing it again is. On an EPYC whose two cores are in two complexes, an all_reduce
-// of 64 KiB takes 33 us with plain stores and 7 us so (bench_comm); with a shared cache plain stores
-// are faster. `to` is a multiple of 64.
+// Writes past the caches: where ranks share no cache, it is slow to read a line that another core has
+// changed, and to change it again. On an EPYC guest of two cores the bare loop of bench_comm took 33
+// us with plain stores and 7 us so for 64 KiB in one hour, 11 and 11 in another, as the host places
+// the cores. `to` is a multiple of 64.
 static void stream(char *to, const char *from, uint64_t bytes)
 {
     const uint64_t whole = bytes / sizeof(__m128i) * sizeof(__m128i);
