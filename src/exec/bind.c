@@ -164,8 +164,25 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
             PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
+        if (step->stream == PS_STREAM_COMM) {
+            exec->comm_scratch_bytes = larger(
+                exec->comm_scratch_bytes,
+                ps_exec_comm_scratch_bytes(exec->options.comm, plan, bound));
+        }
     }
     return PS_OK;
+}
+
+static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
+{
+    const ps_comm *comm = exec->options.comm;
+    const uint32_t ranks = comm == NULL ? 1 : ps_comm_size(comm);
+    const uint32_t rank = comm == NULL ? 0 : ps_comm_rank(comm);
+    const uint32_t planned = plan->ranks == 0 ? 1 : plan->ranks;
+    return planned == ranks && plan->rank == rank
+               ? PS_OK
+               : ps_fail(PS_INVALID, "the plan is for rank %u of %u, this is rank %u of %u",
+                         plan->rank, planned, rank, ranks);
 }
 
 ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup, void *context,
@@ -176,6 +193,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         return ps_fail(PS_INVALID, "the plan is for contexts of %u tokens, the executor for %u",
                        plan->context_max, exec->options.context_tokens);
     }
+    PS_TRY(check_ranks(exec, plan));
     if (exec->programs == NULL) {
         PS_TRY(take_kv_layers(exec, plan));
     } else if (plan->kv_group_count != exec->kv_group_count ||

@@ -6,6 +6,7 @@
 #ifndef PS_EXEC_H
 #define PS_EXEC_H
 
+#include "comm/comm.h"
 #include "exec/team.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -34,6 +35,7 @@ typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
     uint32_t group_blocks[PS_KV_GROUPS_LIMIT]; // KV blocks in each group's pool
+    ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
 } ps_exec_options;
 
 // The team is borrowed and outlives the executor.
@@ -59,6 +61,7 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 //
 // PS_INVALID    a row, a token or a block is out of range; the message says which
 // PS_EXHAUSTED  more rows, or a higher position, than the program's bucket has
+// PS_LOST       another rank is lost or has diverged; nothing can be run any more
 PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
 
 // The logits of the step's `index`-th row that wanted them, f32 [vocabulary]; valid until the next

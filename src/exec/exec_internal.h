@@ -67,7 +67,18 @@ struct ps_exec {
     uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
     uint64_t checks;      // steps that were checked
     ps_step_time *times;  // of worker 0; NULL: not asked for
+    // Of collectives.
+    float *comm_scratch;
+    uint64_t comm_scratch_bytes;
 };
+
+// The collectives of one run of a plan: one at a time, in the order of the plan. Worker 0's.
+typedef struct ps_comm_run {
+    uint32_t started, done;
+    const ps_bound_step *step; // of the one in flight
+    uint32_t tag;              // of the first; the next have those that follow
+    ps_status status;          // once it is not PS_OK, nothing is started any more
+} ps_comm_run;
 
 // What one worker knows while it walks a step.
 typedef struct ps_walk {
@@ -78,8 +89,9 @@ typedef struct ps_walk {
     uint32_t row_count;
     uint32_t logit_count;
     uint32_t worker, workers;
-    char *workspace; // private
-    char *scratch;   // private, exec->scratch_bytes, 64-byte aligned
+    char *workspace;   // private
+    char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
+    ps_comm_run *comm; // of worker 0, NULL for the others
 } ps_walk;
 
 typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
@@ -94,6 +106,13 @@ typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
 uint64_t ps_exec_linear_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
+
+// Bytes of comm_scratch that a collective takes in a step of the plan.
+uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
+                                    const ps_bound_step *step);
+
+// Returns when the first `count` collectives of the run are done, or one has failed.
+void ps_exec_comm_join(const ps_walk *walk, uint32_t count);
 
 // The address of row `row` of an operand.
 static inline char *ps_row(const ps_walk *walk, const ps_operand *operand, uint32_t row)

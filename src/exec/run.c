@@ -50,6 +50,7 @@ void ps_exec_destroy(ps_exec *exec)
         ps_pages_unmap(exec->kv_layers[i].pool, pool_bytes(exec, &exec->kv_layers[i]));
     }
     ps_pages_unmap(exec->shared, exec->shared_bytes);
+    ps_pages_unmap(exec->comm_scratch, exec->comm_scratch_bytes);
     ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
     ps_arena_deinit(&exec->arena);
     free(exec);
@@ -106,6 +107,10 @@ ps_status ps_exec_prepare(ps_exec *exec)
     exec->privates = memory;
     PS_TRY(ps_pages_map(exec->shared_bytes, "the workspace", &memory));
     exec->shared = memory;
+    if (exec->comm_scratch_bytes > 0) {
+        PS_TRY(ps_pages_map(exec->comm_scratch_bytes, "the workspace of collectives", &memory));
+        exec->comm_scratch = memory;
+    }
     return PS_OK;
 }
 
@@ -211,6 +216,7 @@ typedef struct run {
     const ps_step *step;
     uint32_t logit_count;
     uint64_t end_ns; // of worker 0's last step, where times are taken
+    ps_comm_run comm;
 } run;
 
 // Nanoseconds since *then, which becomes now.
@@ -237,12 +243,16 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .worker = worker,
         .workers = workers,
         .workspace = exec->privates + worker * exec->private_stride,
+        .comm = worker == 0 ? &job->comm : NULL,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
     ps_step_time *times = worker == 0 ? exec->times : NULL;
     uint64_t then = times != NULL ? ps_clock_ns() : 0;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_bound_step *step = &job->program->steps[i];
+        if (walk.comm != NULL && step->plan->join > 0) {
+            ps_exec_comm_join(&walk, step->plan->join);
+        }
         if (step->plan->barrier) {
             ps_team_barrier(exec->team);
             if (times != NULL) {
@@ -253,6 +263,9 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         if (times != NULL) {
             times[i].work_ns += lap_ns(&then);
         }
+    }
+    if (walk.comm != NULL) {
+        ps_exec_comm_join(&walk, job->comm.started);
     }
     if (times != NULL) {
         job->end_ns = then;
@@ -289,11 +302,12 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
         }
     }
     run job = {.exec = exec, .program = program, .step = step, .logit_count = logits};
+    job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_team_run(exec->team, walk_plan, &job);
     if (exec->times != NULL) {
         exec->times[program->plan->step_count].wait_ns += ps_clock_ns() - job.end_ns;
     }
-    return PS_OK;
+    return job.comm.status;
 }
 
 float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index)

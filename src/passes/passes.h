@@ -14,6 +14,8 @@ typedef struct ps_pass_options {
     uint32_t context_max;
     ps_dtype k_dtype, v_dtype; // of the KV cache: F16 or Q8_0; 0 (F32): as the graph has it
     const ps_machine *machine;
+    uint32_t ranks; // processes that share the model; 0: one
+    uint32_t rank;  // which of them the plan is for
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -22,6 +24,13 @@ typedef struct ps_pass_options {
 
 // Gives the KV of all layers the formats of the options. PS_INVALID: heads that Q8_0 cannot hold.
 PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *options);
+
+// The part of the model that one rank computes: attention cut between query heads, feed-forward
+// between blocks of its columns, logits between groups of the vocabulary; all_reduce and all_gather
+// where parts become whole. Weights become slices of their tensors (ps_value).
+//
+// PS_UNSUPPORTED  more ranks than the model can be shared by; the message says how many would do
+PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options);
 
 // Makes activation quantisation explicit and merges what the workers can do in one go:
 //   quantise   one for each value that a linear with a quantised weight reads

@@ -6,6 +6,7 @@ static const struct {
     ps_status (*run)(ps_graph *graph, const ps_pass_options *options);
 } PASSES[] = {
     {"kv_format", ps_pass_kv_format},
+    {"shard", ps_pass_shard},
     {"fuse", ps_pass_fuse},
     {"window", ps_pass_window},
 };

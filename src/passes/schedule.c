@@ -17,8 +17,9 @@ typedef struct scheduler {
     const ps_graph *graph;
     const ps_pass_options *options;
     ps_plan *plan;
-    uint32_t *writer; // [values] the step that writes a value's storage, PS_NO_VALUE: none yet
-    bool small;       // few rows: replicate
+    uint32_t *writer;  // [values] the step that writes a value's storage, PS_NO_VALUE: none yet
+    bool small;        // few rows: replicate
+    uint32_t *started; // [steps] collectives up to and with the step
 } scheduler;
 
 static uint64_t rows_of(const scheduler *s, const ps_value *value)
@@ -179,6 +180,9 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
                                   : common_multiple(step->attributes.unit, PS_GROUP_ROWS);
         step->split = PS_SPLIT_COLUMNS;
         set_partition(output, output->is.columns, unit, 0);
+    } else if ((flags & PS_OP_COLLECTIVE) != 0) {
+        step->split = PS_SPLIT_ONE;
+        step->stream = PS_STREAM_COMM;
     } else if (follows_partition(s, step)) {
         step->split = PS_SPLIT_COLUMNS;
         if (output != NULL) {
@@ -230,6 +234,8 @@ static bool crosses_workers(const scheduler *s, const ps_plan_step *step, ps_val
 static void place_barriers(scheduler *s)
 {
     uint32_t last = 0; // the last step with a barrier before it; the start of the plan is one
+    uint32_t started = 0;
+    uint32_t joined = 0;
     for (uint32_t i = 0; i < s->plan->step_count; i++) {
         ps_plan_step *step = &s->plan->steps[i];
         choose_split(s, step);
@@ -240,7 +246,16 @@ static void place_barriers(scheduler *s)
             if (crosses_workers(s, step, id) && writer >= last) {
                 step->barrier = true;
             }
+            // Worker 0 comes to the barrier when the collective is done.
+            if (writer != PS_NO_VALUE && s->plan->steps[writer].stream == PS_STREAM_COMM &&
+                s->started[writer] > joined) {
+                step->join = s->started[writer];
+                step->barrier = true;
+            }
         }
+        joined = step->join > joined ? step->join : joined;
+        started += step->stream == PS_STREAM_COMM;
+        s->started[i] = started;
         last = step->barrier ? i : last;
         if (step->output != PS_NO_VALUE) {
             s->writer[step->output] = i;
@@ -357,6 +372,8 @@ static ps_status start_plan(scheduler *s)
     *plan = (ps_plan){.rows_max = s->options->rows_max,
                       .logits_max = s->options->logits_max,
                       .context_max = s->options->context_max,
+                      .ranks = s->options->ranks <= 1 ? 0 : s->options->ranks,
+                      .rank = s->options->rank,
                       .vocabulary = graph->vocabulary,
                       .kv_group_count = graph->kv_group_count,
                       .value_count = graph->value_count};
@@ -365,7 +382,8 @@ static ps_status start_plan(scheduler *s)
     plan->steps = PS_ARENA_NEW(graph->arena, ps_plan_step, 2 * (uint64_t)graph->node_count);
     s->writer = PS_ARENA_NEW(graph->arena, uint32_t,
                              (uint64_t)graph->value_count + graph->node_count);
-    if (plan->values == NULL || plan->steps == NULL || s->writer == NULL) {
+    s->started = PS_ARENA_NEW(graph->arena, uint32_t, 2 * (uint64_t)graph->node_count);
+    if (plan->values == NULL || plan->steps == NULL || s->writer == NULL || s->started == NULL) {
         return PS_NO_MEMORY;
     }
     memset(s->writer, 0xff, ((uint64_t)graph->value_count + graph->node_count) * sizeof *s->writer);

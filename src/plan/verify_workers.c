@@ -4,7 +4,8 @@
 //      and together the whole are accepted.
 //   2. A worker reads another's part only when a barrier stands between: the time between two
 //      barriers is an epoch, and within one nothing is known of who is where.
-//   3. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
+//   3. What a collective makes is read behind a barrier that worker 0 passes when it is done.
+//   4. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
 //      one from step to step.
 #include "plan/plan_internal.h"
 
@@ -21,6 +22,9 @@ static bool can_split(ps_op op, ps_split split)
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
         return split == PS_SPLIT_UNITS;
+    case PS_OP_ALL_REDUCE:
+    case PS_OP_ALL_GATHER:
+        return split == PS_SPLIT_ONE;
     case PS_OP_KV_WRITE: // one cache for all: every worker writing all of it would be a race
         return split == PS_SPLIT_ROWS || split == PS_SPLIT_COLUMNS;
     default:
@@ -174,6 +178,13 @@ ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t index)
     for (uint32_t i = 0; i < step->input_count; i++) {
         const ps_plan_value *value = &plan->values[step->inputs[i]];
         const uint32_t writer = check->writer[ps_plan_storage(plan, step->inputs[i])];
+        if (value->is.kind != PS_VALUE_WEIGHT && writer != index &&
+            plan->steps[writer].stream == PS_STREAM_COMM &&
+            check->joined[index] < check->started[writer]) {
+            return ps_fail(PS_INVALID,
+                           "reads '%s' before the collective of step %u has been joined",
+                           value->is.name, writer);
+        }
         if (value->is.kind == PS_VALUE_WEIGHT || writer == index || // a kv_write's own cache
             check->epoch[writer] != check->epoch[index] ||
             reads_own(plan, step, i, plan->steps[writer].split)) {
