@@ -34,6 +34,41 @@ PS_API const char *ps_cpu_features(void);
 // Frees what the library returned in an out parameter marked "free with ps_free". NULL is allowed.
 PS_API void ps_free(void *memory);
 
+// ---- ranks
+
+// Several processes that share a model: each holds and computes a part of every layer (tensor
+// parallelism). Every rank opens the same file; rank 0 then uses the model as if it were alone, the
+// others call ps_model_follow. One thread of a process drives its ranks handle and all that uses it.
+typedef struct ps_ranks ps_ranks;
+
+typedef enum ps_ranks_launch {
+    PS_RANKS_FORK,      // ps_ranks_start forks the other ranks, on this host; before any thread
+    PS_RANKS_MPI,       // mpirun has started them
+    PS_RANKS_SIMULATED, // only rank 0 is real: speed can be measured, answers mean nothing
+} ps_ranks_launch;
+
+typedef struct ps_ranks_options {
+    ps_ranks_launch launch;
+    uint32_t size;    // ranks in all; MPI: as mpirun says
+    const char *link; // "latency=40us,bandwidth=25Gbps": delays every collective; NULL: nothing
+    uint32_t rank_threads; // that each rank will compute with; 0: 1
+    double timeout_s;      // a rank that does not come for so long is lost; 0: 5
+} ps_ranks_options;
+
+// PS_RANKS_FORK returns in every rank's process. Ranks that see the same CPUs share them out.
+//
+// PS_INVALID      an option; a launcher that is not this MPI's started the process
+// PS_UNSUPPORTED  built without MPI
+// PS_LOST         a rank did not come
+PS_API PS_MUST_USE ps_status ps_ranks_start(const ps_ranks_options *options, ps_ranks **out);
+// Models that use the ranks are closed before. PS_LOST: another rank did not end well. NULL is
+// allowed.
+PS_API PS_MUST_USE ps_status ps_ranks_stop(ps_ranks *ranks);
+PS_API uint32_t ps_ranks_rank(const ps_ranks *ranks); // of NULL: 0
+PS_API uint32_t ps_ranks_size(const ps_ranks *ranks); // of NULL: 1
+// After a failure: whether this rank is the one of which people should see the message.
+PS_API bool ps_ranks_speaks(const ps_ranks *ranks); // of NULL: true
+
 // ---- model
 
 typedef struct ps_model ps_model;
@@ -43,6 +78,7 @@ typedef struct ps_model_options {
     // Called from the opening thread with 0..1 while weights are packed; NULL: not called.
     void (*progress)(void *context, double fraction);
     void *progress_context;
+    ps_ranks *ranks;      // that share the model; borrowed, NULL: none
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
 } ps_model_options;
 
@@ -60,6 +96,12 @@ PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_opti
 // Ends the workers and frees the weights. Sessions must be destroyed before. NULL is allowed.
 PS_API void ps_model_close(ps_model *model);
 
+// Ranks other than 0: does what rank 0's sessions do, until rank 0 closes the model. It is to be
+// closed here then, too.
+//
+// PS_LOST  a rank is lost or has diverged
+PS_API PS_MUST_USE ps_status ps_model_follow(ps_model *model);
+
 typedef struct ps_model_info {
     const char *path, *architecture, *name; // borrowed from the model
     uint32_t layers, dimension, vocabulary;
@@ -69,7 +111,8 @@ typedef struct ps_model_info {
     uint64_t weight_bytes;    // packed, in memory
     uint64_t bytes_per_token; // weights that one decode step of one row reads
     uint64_t fingerprint;     // metadata, tensor table, head of each tensor
-    uint32_t threads;
+    uint32_t threads;         // of each rank
+    uint32_t ranks;
     const char *isa; // kernels in use: "ref", "avx2", "avx512"
     double load_ms;
     int64_t bos, eos; // token ids, -1: none

@@ -2,6 +2,7 @@
 #ifndef PS_ENGINE_MODEL_INTERNAL_H
 #define PS_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/ranks.h"
 #include "engine/weights.h"
 #include "format/pst.h"
 #include "hw/machine.h"
@@ -20,6 +21,7 @@ struct ps_model {
     const ps_model_config *config; // NULL: opened for its vocabulary only
     ps_tokenizer *tokenizer;
     ps_chat_template *chat_template; // made at first use
+    ps_ranks *ranks; // NULL: one
     ps_team *team;
     ps_kernels kernels;
     ps_machine machine;

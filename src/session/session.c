@@ -76,6 +76,16 @@ static ps_status create_sequences(ps_session *session)
     return PS_OK;
 }
 
+uint64_t ps_session_step_bytes(const ps_session_config *config)
+{
+    const uint64_t told = config->sequences < config->batch_rows ? config->sequences
+                                                                 : config->batch_rows;
+    const uint64_t table_blocks = told * ps_divide_up(config->context_tokens, PS_KV_BLOCK_TOKENS);
+    const uint64_t changes = (config->batch_rows + table_blocks) * config->group_count;
+    return sizeof(ps_step) + config->batch_rows * sizeof(ps_step_row) +
+           changes * sizeof(ps_step_block);
+}
+
 static ps_status create(ps_session *session)
 {
     const ps_session_config *config = &session->config;
@@ -90,13 +100,7 @@ static ps_status create(ps_session *session)
         PS_TRY(ps_blocks_init(&session->groups[g], config->group_blocks[g], &session->arena));
     }
     PS_TRY(create_sequences(session));
-    const uint64_t told = config->sequences < config->batch_rows ? config->sequences
-                                                                 : config->batch_rows;
-    const uint64_t table_blocks = told * ps_divide_up(config->context_tokens, PS_KV_BLOCK_TOKENS);
-    const uint64_t changes = (config->batch_rows + table_blocks) * config->group_count;
-    session->step = ps_arena_alloc(&session->arena, 1,
-                                   sizeof(ps_step) + config->batch_rows * sizeof(ps_step_row) +
-                                       changes * sizeof(ps_step_block));
+    session->step = ps_arena_alloc(&session->arena, 1, ps_session_step_bytes(config));
     session->rows = PS_ARENA_NEW(&session->arena, ps_row, config->batch_rows);
     return session->step == NULL || session->rows == NULL ? PS_NO_MEMORY : PS_OK;
 }
@@ -123,6 +127,9 @@ void ps_session_destroy(ps_session *session)
 {
     if (session == NULL) {
         return;
+    }
+    if (session->config.tell_end != NULL) {
+        session->config.tell_end(session->config.context);
     }
     ps_exec_destroy(session->config.exec);
     ps_profiler_destroy(session->profiler);
@@ -175,8 +182,24 @@ void ps_session_profile_get(const ps_session *session, ps_profile *out)
     *out = session->profiler == NULL ? (ps_profile){0} : ps_profiler_get(session->profiler);
 }
 
+static ps_status tell(ps_session *session, const ps_program *program)
+{
+    const ps_session_config *config = &session->config;
+    if (config->tell_step == NULL) {
+        return PS_OK;
+    }
+    uint32_t index = 0;
+    while (config->programs[index] != program) {
+        index++;
+    }
+    const uint64_t bytes = sizeof(ps_step) + session->step->row_count * sizeof(ps_step_row) +
+                           session->step->block_count * sizeof(ps_step_block);
+    return config->tell_step(config->context, index, session->step, bytes);
+}
+
 static ps_status run_program(ps_session *session, const ps_program *program)
 {
+    PS_TRY(tell(session, program));
     return session->is_profiling
                ? ps_profiler_run(session->profiler, session->config.exec, program, session->step)
                : ps_exec_run(session->config.exec, program, session->step);

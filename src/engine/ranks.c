@@ -1,0 +1,231 @@
+// engine/ranks.c - starting ranks, sharing out CPUs, agreeing, telling and listening.
+#include "engine/ranks.h"
+
+#include "base/log.h"
+#include "comm/launch.h"
+#include "hw/machine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Tags of collectives that no step makes; those of steps are below.
+#define TAG_PLACES 0xffff0001u
+#define TAG_AGREE 0xffff0002u
+#define TAG_COMMAND 0xffff0003u
+
+struct ps_ranks {
+    ps_comm *comm;
+    uint32_t here;  // ranks on this host
+    bool is_silent; // another rank says what went wrong
+    char *message;  // [capacity] a command and what is behind it
+    uint64_t capacity;
+};
+
+ps_comm *ps_ranks_comm(ps_ranks *ranks)
+{
+    return ranks == NULL ? NULL : ranks->comm;
+}
+
+uint32_t ps_ranks_here(const ps_ranks *ranks)
+{
+    return ranks == NULL ? 1 : ranks->here;
+}
+
+uint32_t ps_ranks_rank(const ps_ranks *ranks)
+{
+    return ranks == NULL ? 0 : ps_comm_rank(ranks->comm);
+}
+
+uint32_t ps_ranks_size(const ps_ranks *ranks)
+{
+    return ranks == NULL ? 1 : ps_comm_size(ranks->comm);
+}
+
+bool ps_ranks_speaks(const ps_ranks *ranks)
+{
+    return ranks == NULL || (!ranks->is_silent && ps_comm_speaks(ranks->comm));
+}
+
+// ---- starting
+
+static ps_status open_comm(const ps_ranks_options *options, ps_comm **out)
+{
+    const ps_comm_options comm = {.timeout_ns = (uint64_t)(options->timeout_s * 1e9),
+                                  .rank_threads = options->rank_threads};
+    switch (options->launch) {
+    case PS_RANKS_FORK:
+        return ps_comm_local_fork(options->size, &comm, out);
+    case PS_RANKS_MPI:
+        return ps_comm_mpi_open(&comm, out);
+    case PS_RANKS_SIMULATED:
+        return ps_comm_self_open(options->size, &comm, out);
+    default:
+        return ps_fail(PS_INVALID, "launch %d is unknown", (int)options->launch);
+    }
+}
+
+static ps_status delay_comm(const ps_ranks_options *options, ps_comm **comm)
+{
+    if (options->link == NULL) {
+        return PS_OK;
+    }
+    ps_comm_link link;
+    ps_comm *inner = *comm;
+    PS_TRY(ps_comm_link_parse(options->link, &link));
+    *comm = NULL;
+    return ps_comm_sim_open_take(inner, &link, comm);
+}
+
+// Ranks that see the same CPUs of the same host share them out; those to which the launcher gave
+// CPUs of their own keep them.
+static ps_status share_cpus(ps_ranks *ranks)
+{
+    const uint32_t size = ps_comm_size(ranks->comm);
+    const uint32_t rank = ps_comm_rank(ranks->comm);
+    uint64_t bytes[PS_COMM_RANKS_MAX];
+    ps_cpu_place *places = calloc(size, sizeof *places);
+    if (places == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for the places of %u ranks", size);
+    }
+    ps_machine_get_place(&places[rank]);
+    for (uint32_t i = 0; i < size; i++) {
+        bytes[i] = sizeof *places;
+    }
+    ps_status status = ps_comm_all_gather_start(ranks->comm, TAG_PLACES, &places[rank], places,
+                                                bytes);
+    status = status == PS_OK ? ps_comm_wait(ranks->comm) : status;
+    uint32_t index = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < size && status == PS_OK; i++) {
+        ranks->here += places[i].host == places[rank].host;
+        const bool same = memcmp(&places[i], &places[rank], sizeof *places) == 0;
+        index += same && i < rank;
+        count += same;
+    }
+    if (status == PS_OK) {
+        ps_machine_take_share(index, count);
+    }
+    free(places);
+    return status;
+}
+
+static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
+{
+    PS_TRY(open_comm(options, &ranks->comm));
+    PS_TRY(delay_comm(options, &ranks->comm));
+    if (options->launch == PS_RANKS_SIMULATED) { // the peers take no CPU
+        ranks->here = 1;
+    } else {
+        PS_TRY(share_cpus(ranks));
+    }
+    return ps_ranks_reserve(ranks, sizeof(ps_session_options));
+}
+
+ps_status ps_ranks_start(const ps_ranks_options *options, ps_ranks **out)
+{
+    if (!(options->timeout_s >= 0 && options->timeout_s <= 86400)) {
+        return ps_fail(PS_INVALID, "a timeout of %g s: 0 (the default) to 86400 would be right",
+                       options->timeout_s);
+    }
+    ps_ranks *ranks = calloc(1, sizeof *ranks);
+    if (ranks == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for ranks");
+    }
+    const ps_status status = start(options, ranks);
+    if (status != PS_OK) {
+        (void)ps_ranks_stop(ranks);
+        return status;
+    }
+    *out = ranks;
+    return PS_OK;
+}
+
+ps_status ps_ranks_stop(ps_ranks *ranks)
+{
+    if (ranks == NULL) {
+        return PS_OK;
+    }
+    const ps_status status = ps_comm_close(ranks->comm);
+    free(ranks->message);
+    free(ranks);
+    return status;
+}
+
+// ---- agreeing
+
+ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
+{
+    if (ranks == NULL || ps_comm_size(ranks->comm) == 1 ||
+        strcmp(ps_comm_backend_name(ranks->comm), "self") == 0) {
+        return own;
+    }
+    uint64_t bytes[PS_COMM_RANKS_MAX];
+    uint32_t codes[PS_COMM_RANKS_MAX];
+    const uint32_t size = ps_comm_size(ranks->comm);
+    const uint32_t rank = ps_comm_rank(ranks->comm);
+    for (uint32_t i = 0; i < size; i++) {
+        bytes[i] = sizeof codes[0];
+    }
+    codes[rank] = own;
+    PS_TRY(ps_comm_all_gather_start(ranks->comm, TAG_AGREE, &codes[rank], codes, bytes));
+    PS_TRY(ps_comm_wait(ranks->comm));
+    uint32_t first = 0;
+    while (first < size && codes[first] == PS_OK) {
+        first++;
+    }
+    if (first == size) {
+        return PS_OK;
+    }
+    ranks->is_silent = first != rank;
+    return own != PS_OK ? own : ps_fail((ps_status)codes[first], "rank %u could not go on", first);
+}
+
+// ---- telling
+
+ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes)
+{
+    const uint64_t capacity = sizeof(ps_command) + bytes;
+    if (ranks == NULL || capacity <= ranks->capacity) {
+        return PS_OK;
+    }
+    char *message = realloc(ranks->message, capacity);
+    if (message == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for steps of %llu bytes",
+                       (unsigned long long)bytes);
+    }
+    ranks->message = message;
+    ranks->capacity = capacity;
+    return PS_OK;
+}
+
+ps_status ps_ranks_tell(ps_ranks *ranks, const ps_command *command, const void *behind)
+{
+    if (ranks == NULL || ps_comm_size(ranks->comm) == 1) {
+        return PS_OK;
+    }
+    uint64_t bytes = sizeof *command + command->bytes;
+    ps_assert(bytes <= ranks->capacity);
+    memcpy(ranks->message, command, sizeof *command);
+    if (command->bytes > 0) {
+        memcpy(ranks->message + sizeof *command, behind, command->bytes);
+    }
+    PS_TRY(
+        ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+    return ps_comm_wait(ranks->comm);
+}
+
+ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **behind)
+{
+    uint64_t bytes = 0;
+    PS_TRY(
+        ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+    PS_TRY(ps_comm_wait(ranks->comm));
+    const ps_command *command = (const ps_command *)(const void *)ranks->message;
+    if (bytes < sizeof *command || command->bytes != bytes - sizeof *command) {
+        return ps_fail(PS_INVALID, "rank 0 sent a command of %llu bytes that does not fit its size",
+                       (unsigned long long)bytes);
+    }
+    *out = command;
+    *behind = command + 1;
+    return PS_OK;
+}
