@@ -94,6 +94,11 @@ ps_comm_text ps_comm_describe(const ps_comm_header *header)
     return out;
 }
 
+void ps_comm_be_patient(ps_comm *comm)
+{
+    comm->is_patient = true;
+}
+
 // The failure stays: whoever goes on after it gets it again.
 static void keep_failure(ps_comm *comm, ps_status status)
 {

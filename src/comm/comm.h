@@ -180,6 +180,10 @@ PS_MUST_USE ps_status ps_comm_test(ps_comm *comm, bool *out_done);
 // the CPU, then sleeps up to 10 ms or until a peer wakes it.
 void ps_comm_idle(ps_comm *comm);
 
+// The collective in flight waits for ranks that are late as long as they live: for what may take
+// long, such as loading a file.
+void ps_comm_be_patient(ps_comm *comm);
+
 // Tests and idles until the collective is done.
 PS_MUST_USE ps_status ps_comm_wait(ps_comm *comm);
 

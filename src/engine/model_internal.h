@@ -21,7 +21,8 @@ struct ps_model {
     const ps_model_config *config; // NULL: opened for its vocabulary only
     ps_tokenizer *tokenizer;
     ps_chat_template *chat_template; // made at first use
-    ps_ranks *ranks; // NULL: one
+    ps_ranks *ranks;                 // NULL: one
+    bool is_told;                    // the other ranks follow, until they are told of the end
     ps_team *team;
     ps_kernels kernels;
     ps_machine machine;

@@ -1,6 +1,8 @@
 // engine/open.c - a file becomes a model: read, checked, packed or mapped, with workers.
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "comm/handshake.h"
 #include "engine/calibrate.h"
 #include "engine/model_internal.h"
 
@@ -61,6 +63,10 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
         status = note_unused(model->file, &graph);
     }
     if (status == PS_OK) {
+        status = ps_pass_shard(&graph, &(ps_pass_options){.ranks = ps_ranks_size(model->ranks),
+                                                          .rank = ps_ranks_rank(model->ranks)});
+    }
+    if (status == PS_OK) {
         status = model->source.pst != NULL
                      ? ps_weights_map(model->source.pst, &graph, &model->weights)
                      : ps_weights_load(model->file, &graph, model->team, &progress,
@@ -75,8 +81,12 @@ static ps_status count_bytes_per_token(ps_model *model)
 {
     ps_arena scratch;
     ps_arena_init(&scratch, ARENA_BYTES);
-    const ps_pass_options options = {
-        .rows_max = 1, .logits_max = 1, .context_max = 256, .machine = &model->machine};
+    const ps_pass_options options = {.rows_max = 1,
+                                     .logits_max = 1,
+                                     .context_max = 256,
+                                     .machine = &model->machine,
+                                     .ranks = ps_ranks_size(model->ranks),
+                                     .rank = ps_ranks_rank(model->ranks)};
     ps_plan *plan = NULL;
     const ps_status status = ps_engine_make_plan(model->config, model->file, &options, &scratch,
                                                  &plan);
@@ -89,7 +99,9 @@ static ps_status count_bytes_per_token(ps_model *model)
 
 static ps_status open_for_running(ps_model *model, const ps_model_options *options)
 {
-    const uint32_t threads = options->threads > 0 ? options->threads : ps_machine_default_threads();
+    const uint32_t threads = options->threads > 0
+                                 ? options->threads
+                                 : ps_machine_default_threads(ps_ranks_here(model->ranks));
     PS_TRY(ps_kernels_select(&model->kernels));
     PS_TRY(ps_machine_discover(threads, &model->machine));
     PS_TRY(ps_model_read(model->file, &model->arena, &model->config));
@@ -98,15 +110,37 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     return count_bytes_per_token(model);
 }
 
+// Ranks that would not do the same are told apart before they do anything.
+static ps_status shake_hands(const ps_model *model)
+{
+    char options[64];
+    if (model->ranks == NULL || ps_ranks_size(model->ranks) == 1) {
+        return PS_OK;
+    }
+    (void)snprintf(options, sizeof options, "ranks=%u layout=%u", ps_ranks_size(model->ranks),
+                   PS_LAYOUT_VERSION);
+    const ps_comm_identity identity = {.version = PS_VERSION,
+                                       .model = ps_gguf_fingerprint(model->file),
+                                       .options_hash = ps_hash(options, strlen(options), 0),
+                                       .options = options};
+    return ps_comm_handshake(ps_ranks_comm(model->ranks), &identity);
+}
+
 static ps_status open_model(ps_model *model, const ps_model_options *options)
 {
-    PS_TRY(ps_model_file_open(model->path, &model->source));
-    model->file = model->source.gguf;
-    ps_status status = ps_model_open_tokenizer(model);
+    ps_status status = ps_model_file_open(model->path, &model->source);
+    if (status == PS_OK) {
+        model->file = model->source.gguf;
+        status = ps_model_open_tokenizer(model);
+    }
     if (status == PS_OK && !options->vocabulary_only) {
         status = open_for_running(model, options);
     }
-    return ps_engine_name_file(model->path, status);
+    status = ps_engine_name_file(model->path, status);
+    if (!options->vocabulary_only) {
+        status = ps_ranks_agree(model->ranks, status);
+    }
+    return status == PS_OK && !options->vocabulary_only ? shake_hands(model) : status;
 }
 
 ps_status ps_model_open(const char *path, const ps_model_options *options, ps_model **out)
@@ -118,6 +152,7 @@ ps_status ps_model_open(const char *path, const ps_model_options *options, ps_mo
         return ps_fail(PS_NO_MEMORY, "no memory for a model");
     }
     ps_arena_init(&model->arena, ARENA_BYTES);
+    model->ranks = options == NULL ? NULL : options->ranks;
     model->path = ps_arena_strndup(&model->arena, path, strlen(path));
     const ps_status status = model->path == NULL
                                  ? PS_NO_MEMORY
@@ -127,6 +162,7 @@ ps_status ps_model_open(const char *path, const ps_model_options *options, ps_mo
         return status;
     }
     model->load_ms = (double)(ps_clock_ns() - start) / 1e6;
+    model->is_told = ps_ranks_rank(model->ranks) == 0;
     *out = model;
     return PS_OK;
 }
@@ -135,6 +171,10 @@ void ps_model_close(ps_model *model)
 {
     if (model == NULL) {
         return;
+    }
+    if (model->is_told) {
+        // Whether they hear it or not: this rank is done.
+        (void)ps_ranks_tell(model->ranks, &(ps_command){.word = PS_WORD_CLOSE}, NULL);
     }
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);
@@ -180,6 +220,7 @@ void ps_model_get_info(const ps_model *model, ps_model_info *out)
         info.weight_bytes = ps_weights_bytes(model->weights);
         info.bytes_per_token = model->bytes_per_token;
         info.threads = ps_team_workers(model->team);
+        info.ranks = ps_ranks_size(model->ranks);
         info.isa = model->kernels.isa;
     }
     *out = info;

@@ -182,7 +182,8 @@ static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_b
 
 static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
 {
-    const uint32_t threads = options->threads > 0 ? options->threads : ps_machine_default_threads(1);
+    const uint32_t threads = options->threads > 0 ? options->threads
+                                                  : ps_machine_default_threads(1);
     PS_TRY(ps_machine_discover(threads, machine));
     if (!options->measure) {
         return PS_OK;

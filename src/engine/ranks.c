@@ -168,6 +168,7 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
     }
     codes[rank] = own;
     PS_TRY(ps_comm_all_gather_start(ranks->comm, TAG_AGREE, &codes[rank], codes, bytes));
+    ps_comm_be_patient(ranks->comm);
     PS_TRY(ps_comm_wait(ranks->comm));
     uint32_t first = 0;
     while (first < size && codes[first] == PS_OK) {
