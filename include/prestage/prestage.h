@@ -38,7 +38,7 @@ PS_API void ps_free(void *memory);
 
 // Several processes that share a model: each holds and computes a part of every layer (tensor
 // parallelism). Every rank opens the same file; rank 0 then uses the model as if it were alone, the
-// others call ps_model_follow. One thread of a process drives its ranks handle and all that uses it.
+// others call ps_ranks_follow. One thread of a process drives its ranks handle and all that uses it.
 typedef struct ps_ranks ps_ranks;
 
 typedef enum ps_ranks_launch {
@@ -64,6 +64,11 @@ PS_API PS_MUST_USE ps_status ps_ranks_start(const ps_ranks_options *options, ps_
 // Models that use the ranks are closed before. PS_LOST: another rank did not end well. NULL is
 // allowed.
 PS_API PS_MUST_USE ps_status ps_ranks_stop(ps_ranks *ranks);
+// Ranks other than 0: opens the model file at `path` when rank 0 opens it, and does what rank 0's
+// sessions do, until rank 0 stops. `path` may be another name of the same file, as on another host.
+//
+// PS_LOST  a rank is lost or has diverged; otherwise what opening failed with
+PS_API PS_MUST_USE ps_status ps_ranks_follow(ps_ranks *ranks, const char *path);
 PS_API uint32_t ps_ranks_rank(const ps_ranks *ranks); // of NULL: 0
 PS_API uint32_t ps_ranks_size(const ps_ranks *ranks); // of NULL: 1
 // After a failure: whether this rank is the one of which people should see the message.
@@ -95,12 +100,6 @@ PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_opti
                                            ps_model **out);
 // Ends the workers and frees the weights. Sessions must be destroyed before. NULL is allowed.
 PS_API void ps_model_close(ps_model *model);
-
-// Ranks other than 0: does what rank 0's sessions do, until rank 0 closes the model. It is to be
-// closed here then, too.
-//
-// PS_LOST  a rank is lost or has diverged
-PS_API PS_MUST_USE ps_status ps_model_follow(ps_model *model);
 
 typedef struct ps_model_info {
     const char *path, *architecture, *name; // borrowed from the model

@@ -15,6 +15,12 @@ PS_MUST_USE ps_status ps_cli_bench(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_plan(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
 
+// Starts the ranks that the options or the launcher ask for, into options->started; nothing for one
+// rank alone. Rank 0 then runs the command, the others follow it.
+//
+// PS_INVALID  options that contradict each other or the launcher
+PS_MUST_USE ps_status ps_cli_ranks_start(ps_cli_options *options);
+
 // For a command that did its work and found something bad: the exit code is 1, without an error's
 // line.
 void ps_cli_result_is_bad(void);

@@ -51,6 +51,9 @@ static int exit_code(ps_status status)
     }
 }
 
+// Of several ranks that fail, one speaks.
+static bool is_silent;
+
 // The exit code, after the one line of an error. Output that could not be written is one, too.
 static int finish(ps_status status)
 {
@@ -59,7 +62,7 @@ static int finish(ps_status status)
         (void)fprintf(stderr, "prestage: stdout: %s\n", strerror(errno));
         return 1;
     }
-    if (status != PS_OK && status != PS_CANCELLED) {
+    if (status != PS_OK && status != PS_CANCELLED && !is_silent) {
         (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
     }
     return status == PS_OK && ps_cli_result_was_bad() ? 1 : exit_code(status);
@@ -98,6 +101,19 @@ static ps_status refuse_command(const char *word)
                                     ps_nearest(typed, names, COMMAND_COUNT));
 }
 
+static ps_status run_ranks(const command *chosen, ps_cli_options *options)
+{
+    PS_TRY(ps_cli_ranks_start(options));
+    ps_status status = ps_ranks_rank(options->started) == 0
+                           ? chosen->run(options)
+                           : ps_ranks_follow(options->started, options->model);
+    is_silent = status != PS_OK && !ps_ranks_speaks(options->started);
+    char message[1024];
+    (void)snprintf(message, sizeof message, "%s", ps_error_message());
+    const ps_status stopped = ps_ranks_stop(options->started);
+    return status == PS_OK ? stopped : ps_fail(status, "%s", message);
+}
+
 static ps_status run_command(const command *chosen, int argc, char **argv)
 {
     ps_cli_options options;
@@ -108,7 +124,7 @@ static ps_status run_command(const command *chosen, int argc, char **argv)
         ps_cli_options_help(chosen->bit, stdout);
     } else if (status == PS_OK) {
         ps_log_set_level(options.verbose ? PS_LOG_DEBUG : PS_LOG_WARNING);
-        status = chosen->run(&options);
+        status = run_ranks(chosen, &options);
     }
     ps_cli_options_deinit(&options);
     return status;

@@ -46,6 +46,10 @@ typedef struct ps_cli_options {
     bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
+    uint32_t ranks;        // 0: as the launcher says, or one
+    const char *comm_link; // of --comm-sim
+    uint32_t ranks_sim;
+    ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
     ps_sampler_options sampler; // its biases are `biases`
     ps_logit_bias *biases;      // [sampler.bias_count], owned
     ps_cli_list prompts, generations, depths, parallel, thread_counts;

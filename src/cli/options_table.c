@@ -1,6 +1,7 @@
 // cli/options_table.c - every option of every command: names, kind, range, help.
 #include "cli/options_internal.h"
 
+#define RANKS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH)
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
 #define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN)
@@ -194,6 +195,34 @@ const ps_option_line ps_option_lines[] = {
      0,
      "f16|q8_0",
      "how it keeps values (default f16)"},
+    // ranks
+    {{"tensor-parallel-size", "tp"},
+     0,
+     PS_OPTION_U32,
+     RANKS,
+     AT(ranks),
+     1,
+     64,
+     "N",
+     "processes on this host that share the model (default 1); under mpirun its ranks do"},
+    {{"comm-sim"},
+     0,
+     PS_OPTION_TEXT,
+     RANKS,
+     AT(comm_link),
+     0,
+     0,
+     "LINK",
+     "delay every collective as a link would: latency=40us,bandwidth=25Gbps"},
+    {{"ranks-sim"},
+     0,
+     PS_OPTION_U32,
+     PS_CLI_BENCH,
+     AT(ranks_sim),
+     1,
+     64,
+     "N",
+     "run the part of one rank of N; the others are simulated and send zeros"},
     // sampling
     {{"seed"},
      's',

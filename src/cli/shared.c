@@ -83,14 +83,14 @@ void ps_cli_progress_end(ps_cli_progress *progress)
 ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)
 {
     PS_TRY(ps_cli_model_check(options));
-    const uint32_t cpus = ps_machine_default_threads();
+    const uint32_t cpus = ps_machine_default_threads(1);
     if (threads > cpus) {
         ps_log(PS_LOG_WARNING,
                "%u threads where this process may use %u CPU%s: -t %u would be right", threads,
                cpus, cpus == 1 ? "" : "s", cpus);
     }
     ps_cli_progress progress = {.verb = "loading"};
-    ps_model_options model_options = {.threads = threads};
+    ps_model_options model_options = {.threads = threads, .ranks = options->started};
     if (ps_cli_progress_begin(&progress)) {
         model_options.progress = ps_cli_progress_draw;
         model_options.progress_context = &progress;

@@ -67,6 +67,11 @@ uint64_t ps_comm_sequence(const ps_comm *comm)
     return comm->sequence;
 }
 
+bool ps_comm_has_failed(const ps_comm *comm)
+{
+    return comm->status != PS_OK;
+}
+
 bool ps_comm_speaks(const ps_comm *comm)
 {
     return comm->speaks;

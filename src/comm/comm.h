@@ -117,6 +117,9 @@ const char *ps_comm_backend_name(const ps_comm *comm);
 // The number of collectives that this rank has started. An all_reduce counts one or two.
 uint64_t ps_comm_sequence(const ps_comm *comm);
 
+// Whether the communicator has failed, for good.
+bool ps_comm_has_failed(const ps_comm *comm);
+
 // True when this rank is the one that should print the failure; so that there is one line for a job
 // and not one for each rank. False while nothing has failed.
 bool ps_comm_speaks(const ps_comm *comm);

@@ -2,6 +2,7 @@
 #include "engine/model_internal.h"
 #include "engine/session_plans.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,47 +45,92 @@ static ps_status run_step(const follower *f, const ps_command *command, const vo
     return ps_exec_run(f->config.exec, f->programs[command->program], step);
 }
 
-static ps_status follow(ps_model *model, follower *sessions)
+// One command for a model that is open; false: it has been closed.
+static ps_status obey(ps_model *model, follower *sessions, const ps_command *command,
+                      const void *behind, bool *is_open)
 {
-    for (;;) {
-        const ps_command *command = NULL;
-        const void *behind = NULL;
-        PS_TRY(ps_ranks_listen(model->ranks, &command, &behind));
-        follower *f = &sessions[command->session % PS_SESSIONS_MAX];
-        switch (command->word) {
-        case PS_WORD_CLOSE:
-            return PS_OK;
-        case PS_WORD_SESSION: {
-            const ps_status status = begin_session(model, f, command, behind);
-            if (status == PS_LOST) {
-                return status;
-            }
-            break; // all ranks have none then
-        }
-        case PS_WORD_END:
-            ps_exec_destroy(f->config.exec);
-            f->config.exec = NULL;
-            break;
-        case PS_WORD_STEP:
-            PS_TRY(run_step(f, command, behind));
-            break;
-        default:
-            return bad_command(command);
-        }
+    follower *f = &sessions[command->session % PS_SESSIONS_MAX];
+    switch (command->word) {
+    case PS_WORD_CLOSE:
+        *is_open = false;
+        return PS_OK;
+    case PS_WORD_SESSION: {
+        // Where one rank has no memory for a session, no rank has the session.
+        const ps_status status = begin_session(model, f, command, behind);
+        return status == PS_LOST || status == PS_INVALID ? status : PS_OK;
+    }
+    case PS_WORD_END:
+        ps_exec_destroy(f->config.exec);
+        f->config.exec = NULL;
+        return PS_OK;
+    case PS_WORD_STEP:
+        return run_step(f, command, behind);
+    default:
+        return bad_command(command);
     }
 }
 
-ps_status ps_model_follow(ps_model *model)
+static ps_status follow_model(ps_model *model)
 {
-    if (ps_ranks_rank(model->ranks) == 0) {
-        return ps_fail(PS_INVALID, "rank 0 leads; the other ranks follow");
-    }
     follower *sessions = calloc(PS_SESSIONS_MAX, sizeof *sessions);
-    ps_status status = sessions == NULL ? ps_fail(PS_NO_MEMORY, "no memory for sessions")
-                                        : follow(model, sessions);
-    for (uint32_t i = 0; i < PS_SESSIONS_MAX && sessions != NULL; i++) {
+    if (sessions == NULL) {
+        return ps_fail(PS_NO_MEMORY, "no memory for sessions");
+    }
+    ps_status status = PS_OK;
+    bool is_open = true;
+    while (status == PS_OK && is_open) {
+        const ps_command *command = NULL;
+        const void *behind = NULL;
+        status = ps_ranks_listen(model->ranks, &command, &behind);
+        if (status == PS_OK) {
+            status = obey(model, sessions, command, behind, &is_open);
+        }
+    }
+    for (uint32_t i = 0; i < PS_SESSIONS_MAX; i++) {
         ps_exec_destroy(sessions[i].config.exec);
     }
     free(sessions);
     return status;
+}
+
+// Opens and follows one model. *out_opened: what opening answered; then the ranks go on together.
+static ps_status follow_open(ps_ranks *ranks, const char *path, const ps_command *command,
+                             const void *behind, ps_status *out_opened)
+{
+    ps_model_options options = {.ranks = ranks};
+    ps_model *model = NULL;
+    if (command->word != PS_WORD_OPEN || command->bytes != sizeof options.threads) {
+        return bad_command(command);
+    }
+    memcpy(&options.threads, behind, sizeof options.threads);
+    *out_opened = ps_model_open(path, &options, &model);
+    if (*out_opened != PS_OK) {
+        return *out_opened == PS_LOST ? PS_LOST : PS_OK;
+    }
+    const ps_status status = follow_model(model);
+    ps_model_close(model);
+    return status;
+}
+
+ps_status ps_ranks_follow(ps_ranks *ranks, const char *path)
+{
+    ps_status failed = PS_OK;
+    char message[512];
+    if (ps_ranks_rank(ranks) == 0) {
+        return ps_fail(PS_INVALID, "rank 0 leads; the other ranks follow");
+    }
+    for (;;) {
+        const ps_command *command = NULL;
+        const void *behind = NULL;
+        PS_TRY(ps_ranks_listen(ranks, &command, &behind));
+        if (command->word == PS_WORD_STOP) {
+            return failed == PS_OK ? PS_OK : ps_fail(failed, "%s", message);
+        }
+        ps_status opened = PS_OK;
+        PS_TRY(follow_open(ranks, path, command, behind, &opened));
+        if (opened != PS_OK) {
+            failed = opened;
+            (void)snprintf(message, sizeof message, "%s", ps_error_message());
+        }
+    }
 }

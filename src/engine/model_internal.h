@@ -13,6 +13,13 @@
 
 #include <prestage/prestage.h>
 
+// A session that the other ranks have, too.
+typedef struct ps_told_session {
+    ps_ranks *ranks;
+    uint32_t number;
+    bool is_open;
+} ps_told_session;
+
 struct ps_model {
     ps_arena arena;
     char *path;
@@ -23,6 +30,7 @@ struct ps_model {
     ps_chat_template *chat_template; // made at first use
     ps_ranks *ranks;                 // NULL: one
     bool is_told;                    // the other ranks follow, until they are told of the end
+    ps_told_session told[PS_SESSIONS_MAX];
     ps_team *team;
     ps_kernels kernels;
     ps_machine machine;

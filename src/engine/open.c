@@ -6,6 +6,7 @@
 #include "engine/calibrate.h"
 #include "engine/model_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,7 +115,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
 static ps_status shake_hands(const ps_model *model)
 {
     char options[64];
-    if (model->ranks == NULL || ps_ranks_size(model->ranks) == 1) {
+    if (!ps_ranks_are_several(model->ranks)) {
         return PS_OK;
     }
     (void)snprintf(options, sizeof options, "ranks=%u layout=%u", ps_ranks_size(model->ranks),
@@ -136,27 +137,36 @@ static ps_status open_model(ps_model *model, const ps_model_options *options)
     if (status == PS_OK && !options->vocabulary_only) {
         status = open_for_running(model, options);
     }
-    status = ps_engine_name_file(model->path, status);
-    if (!options->vocabulary_only) {
-        status = ps_ranks_agree(model->ranks, status);
-    }
-    return status == PS_OK && !options->vocabulary_only ? shake_hands(model) : status;
+    PS_TRY(ps_ranks_agree(model->ranks, ps_engine_name_file(model->path, status)));
+    return shake_hands(model);
+}
+
+static ps_status tell_open(const ps_model *model, const ps_model_options *options)
+{
+    return ps_ranks_rank(model->ranks) > 0
+               ? PS_OK
+               : ps_ranks_tell(
+                     model->ranks,
+                     &(ps_command){.word = PS_WORD_OPEN, .bytes = sizeof options->threads},
+                     &options->threads);
 }
 
 ps_status ps_model_open(const char *path, const ps_model_options *options, ps_model **out)
 {
     const uint64_t start = ps_clock_ns();
     const ps_model_options none = {0};
+    options = options == NULL ? &none : options;
     ps_model *model = calloc(1, sizeof *model);
     if (model == NULL) {
         return ps_fail(PS_NO_MEMORY, "no memory for a model");
     }
     ps_arena_init(&model->arena, ARENA_BYTES);
-    model->ranks = options == NULL ? NULL : options->ranks;
+    model->ranks = options->vocabulary_only ? NULL : options->ranks;
     model->path = ps_arena_strndup(&model->arena, path, strlen(path));
-    const ps_status status = model->path == NULL
-                                 ? PS_NO_MEMORY
-                                 : open_model(model, options == NULL ? &none : options);
+    ps_status status = model->path == NULL ? PS_NO_MEMORY : tell_open(model, options);
+    if (status == PS_OK) {
+        status = open_model(model, options);
+    }
     if (status != PS_OK) {
         ps_model_close(model);
         return status;
@@ -173,8 +183,7 @@ void ps_model_close(ps_model *model)
         return;
     }
     if (model->is_told) {
-        // Whether they hear it or not: this rank is done.
-        (void)ps_ranks_tell(model->ranks, &(ps_command){.word = PS_WORD_CLOSE}, NULL);
+        ps_ranks_tell_end(model->ranks, PS_WORD_CLOSE, 0);
     }
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);

@@ -209,10 +209,10 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     ps_plan_set set;
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
-    set.key = ps_session_plan_key(file, &machine);
+    set.key = ps_session_plan_key(file, &machine, NULL);
     set.plan_count = ps_session_buckets(&session, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
-        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine);
+        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);
         ps_plan *plan = NULL;
         PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
         set.plans[i] = plan;

@@ -5,6 +5,7 @@
 #include "comm/launch.h"
 #include "hw/machine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,10 @@
 
 struct ps_ranks {
     ps_comm *comm;
-    uint32_t here;  // ranks on this host
-    bool is_silent; // another rank says what went wrong
-    char *message;  // [capacity] a command and what is behind it
+    uint32_t here;     // ranks on this host
+    bool is_simulated; // one real rank
+    bool is_silent;    // another rank says what went wrong
+    char *message;     // [capacity] a command and what is behind it
     uint64_t capacity;
 };
 
@@ -41,9 +43,17 @@ uint32_t ps_ranks_size(const ps_ranks *ranks)
     return ranks == NULL ? 1 : ps_comm_size(ranks->comm);
 }
 
+bool ps_ranks_are_several(const ps_ranks *ranks)
+{
+    return ranks != NULL && !ranks->is_simulated && ps_comm_size(ranks->comm) > 1;
+}
+
 bool ps_ranks_speaks(const ps_ranks *ranks)
 {
-    return ranks == NULL || (!ranks->is_silent && ps_comm_speaks(ranks->comm));
+    if (ranks == NULL) {
+        return true;
+    }
+    return ps_comm_has_failed(ranks->comm) ? ps_comm_speaks(ranks->comm) : !ranks->is_silent;
 }
 
 // ---- starting
@@ -64,16 +74,15 @@ static ps_status open_comm(const ps_ranks_options *options, ps_comm **out)
     }
 }
 
-static ps_status delay_comm(const ps_ranks_options *options, ps_comm **comm)
+static ps_status delay_comm(const ps_ranks_options *options, const ps_comm_link *link,
+                            ps_comm **comm)
 {
+    ps_comm *inner = *comm;
     if (options->link == NULL) {
         return PS_OK;
     }
-    ps_comm_link link;
-    ps_comm *inner = *comm;
-    PS_TRY(ps_comm_link_parse(options->link, &link));
     *comm = NULL;
-    return ps_comm_sim_open_take(inner, &link, comm);
+    return ps_comm_sim_open_take(inner, link, comm);
 }
 
 // Ranks that see the same CPUs of the same host share them out; those to which the launcher gave
@@ -111,14 +120,30 @@ static ps_status share_cpus(ps_ranks *ranks)
 
 static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
 {
+    ps_comm_link link = {0};
+    if (options->link != NULL) { // before there are several to say what is wrong with it
+        PS_TRY(ps_comm_link_parse(options->link, &link));
+    }
     PS_TRY(open_comm(options, &ranks->comm));
-    PS_TRY(delay_comm(options, &ranks->comm));
+    PS_TRY(delay_comm(options, &link, &ranks->comm));
     if (options->launch == PS_RANKS_SIMULATED) { // the peers take no CPU
         ranks->here = 1;
+        ranks->is_simulated = true;
     } else {
         PS_TRY(share_cpus(ranks));
     }
     return ps_ranks_reserve(ranks, sizeof(ps_session_options));
+}
+
+// The message stays that of what went wrong.
+static ps_status stop_failed(ps_ranks *ranks, ps_status status)
+{
+    char message[512];
+    (void)snprintf(message, sizeof message, "%s", ps_error_message());
+    if (ps_ranks_stop(ranks) != PS_OK) {
+        ps_log(PS_LOG_INFO, "%s", ps_error_message());
+    }
+    return ps_fail(status, "%s", message);
 }
 
 ps_status ps_ranks_start(const ps_ranks_options *options, ps_ranks **out)
@@ -133,8 +158,7 @@ ps_status ps_ranks_start(const ps_ranks_options *options, ps_ranks **out)
     }
     const ps_status status = start(options, ranks);
     if (status != PS_OK) {
-        (void)ps_ranks_stop(ranks);
-        return status;
+        return stop_failed(ranks, status);
     }
     *out = ranks;
     return PS_OK;
@@ -144,6 +168,9 @@ ps_status ps_ranks_stop(ps_ranks *ranks)
 {
     if (ranks == NULL) {
         return PS_OK;
+    }
+    if (ranks->comm != NULL && ps_comm_rank(ranks->comm) == 0 && ranks->message != NULL) {
+        ps_ranks_tell_end(ranks, PS_WORD_STOP, 0);
     }
     const ps_status status = ps_comm_close(ranks->comm);
     free(ranks->message);
@@ -155,8 +182,7 @@ ps_status ps_ranks_stop(ps_ranks *ranks)
 
 ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
 {
-    if (ranks == NULL || ps_comm_size(ranks->comm) == 1 ||
-        strcmp(ps_comm_backend_name(ranks->comm), "self") == 0) {
+    if (!ps_ranks_are_several(ranks)) {
         return own;
     }
     uint64_t bytes[PS_COMM_RANKS_MAX];
@@ -201,18 +227,27 @@ ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes)
 
 ps_status ps_ranks_tell(ps_ranks *ranks, const ps_command *command, const void *behind)
 {
-    if (ranks == NULL || ps_comm_size(ranks->comm) == 1) {
+    if (!ps_ranks_are_several(ranks)) {
         return PS_OK;
     }
     uint64_t bytes = sizeof *command + command->bytes;
     ps_assert(bytes <= ranks->capacity);
     memcpy(ranks->message, command, sizeof *command);
-    if (command->bytes > 0) {
+    if (behind != NULL) {
         memcpy(ranks->message + sizeof *command, behind, command->bytes);
     }
     PS_TRY(
         ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
     return ps_comm_wait(ranks->comm);
+}
+
+void ps_ranks_tell_end(ps_ranks *ranks, ps_word word, uint32_t session)
+{
+    const ps_status status = ps_ranks_tell(ranks, &(ps_command){.word = word, .session = session},
+                                           NULL);
+    if (status != PS_OK) {
+        ps_log(PS_LOG_INFO, "%s", ps_error_message());
+    }
 }
 
 ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **behind)

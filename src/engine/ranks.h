@@ -1,7 +1,7 @@
 // engine/ranks.h - how the ranks of a model keep in step: rank 0 says what happens, the others do it.
 //
 // Rank 0 announces sessions, steps and the end by broadcasts of one message each; the others read
-// them in ps_model_follow. A step carries everything that a rank needs (ps_step), so that all ranks
+// them in ps_ranks_follow. A step carries everything that a rank needs (ps_step), so that all ranks
 // run the same programs in the same order. Wherever a rank can fail alone (a file that cannot be
 // read, memory), all compare how it went before they go on.
 #ifndef PS_ENGINE_RANKS_H
@@ -15,6 +15,9 @@
 ps_comm *ps_ranks_comm(ps_ranks *ranks);       // of NULL: NULL
 uint32_t ps_ranks_here(const ps_ranks *ranks); // on this host; of NULL: 1
 
+// Whether there is anybody to talk to: false for NULL, one rank, and a rank among simulated ones.
+bool ps_ranks_are_several(const ps_ranks *ranks);
+
 // Compares how something went on all ranks; collective. OK when it went well everywhere. Otherwise
 // the rank's own failure, or, where there was none, that of the first rank that failed; one rank
 // speaks (ps_ranks_speaks).
@@ -22,6 +25,8 @@ PS_MUST_USE ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own);
 
 // What rank 0 says.
 typedef enum ps_word {
+    PS_WORD_STOP,    // rank 0 stops
+    PS_WORD_OPEN,    // the model is opened; behind it stands the number of threads, a uint32_t
     PS_WORD_CLOSE,   // the model is closed
     PS_WORD_SESSION, // session `session` is made; behind it stand its ps_session_options
     PS_WORD_END,     // session `session` is destroyed
@@ -41,6 +46,9 @@ PS_MUST_USE ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes);
 
 // Rank 0: tells the others. OK with one rank.
 PS_MUST_USE ps_status ps_ranks_tell(ps_ranks *ranks, const ps_command *command, const void *behind);
+
+// The same for an end, after which nothing is said: when the others cannot be told, they are lost.
+void ps_ranks_tell_end(ps_ranks *ranks, ps_word word, uint32_t session);
 
 // Other ranks: waits for the next command. It and what is behind are valid until the next call.
 PS_MUST_USE ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **behind);

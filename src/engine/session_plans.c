@@ -41,22 +41,26 @@ uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_
 }
 
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
-                                        const ps_machine *machine)
+                                        const ps_machine *machine, const ps_ranks *ranks)
 {
     return (ps_pass_options){.rows_max = bucket->rows,
                              .logits_max = bucket->logits,
                              .context_max = bucket->context,
                              .k_dtype = ps_kv_type_dtype(options->k_type),
                              .v_dtype = ps_kv_type_dtype(options->v_type),
-                             .machine = machine};
+                             .machine = machine,
+                             .ranks = ps_ranks_size(ranks),
+                             .rank = ps_ranks_rank(ranks)};
 }
 
-ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine)
+ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
+                                const ps_ranks *ranks)
 {
     ps_plan_key key = {.fingerprint = ps_gguf_fingerprint(file),
                        .layout = PS_LAYOUT_VERSION,
                        .threads = machine->threads,
-                       .ranks = 1,
+                       .ranks = ps_ranks_size(ranks),
+                       .rank = ps_ranks_rank(ranks),
                        .policy = "off"};
     (void)snprintf(key.machine, sizeof key.machine, "%s", machine->name);
     return key;
@@ -135,7 +139,8 @@ static ps_status choose_plans(const ps_plan_set *set, const ps_bucket *buckets, 
 static ps_status make_plan(const ps_model *model, const ps_session_options *options,
                            const ps_bucket *bucket, ps_arena *arena, const ps_plan **out)
 {
-    const ps_pass_options pass = ps_session_pass_options(options, bucket, &model->machine);
+    const ps_pass_options pass = ps_session_pass_options(options, bucket, &model->machine,
+                                                         model->ranks);
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(model->config, model->file, &pass, arena, &plan));
     *out = plan;
@@ -147,7 +152,7 @@ static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
                            const ps_plan **out_plans, uint32_t *out_count)
 {
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine);
+    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, model->ranks);
     const ps_plan *here = NULL;
     PS_TRY(ps_plan_key_check(&set->key, &key));
     *out_count = ps_session_buckets(options, buckets);

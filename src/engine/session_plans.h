@@ -4,6 +4,7 @@
 
 #include "engine/model_internal.h"
 #include "plan/plan_file.h"
+#include "session/session.h"
 
 #define PS_SESSION_PLANS_MAX 16u
 
@@ -34,10 +35,16 @@ uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_
 
 // What a plan of a session with complete options is made with. The machine is borrowed.
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
-                                        const ps_machine *machine);
+                                        const ps_machine *machine, const ps_ranks *ranks);
 
 // What plans of this model on this machine are kept under.
-ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine);
+ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
+                                const ps_ranks *ranks);
+
+// An executor for a session with complete options, and the counts of its KV, in *config, which is
+// otherwise zero; programs [PS_SESSION_PLANS_MAX] are its plans.
+PS_MUST_USE ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
+                                         ps_session_config *config, const ps_program **programs);
 
 // The set of a plan file. Messages start with the path.
 //

@@ -106,14 +106,13 @@ static const ps_gguf_tensor *find_tensor(const ps_gguf *file, const char *name)
 }
 
 // The whole that a slice of rows can be a pointer into: the slice starts with a group of it.
-static const ps_weight *find_whole(const ps_weights *weights, const ps_weight *weight,
-                                   const source *from)
+static const ps_weight *find_whole(ps_weights *weights, const ps_weight *weight, const source *from)
 {
     if (strcmp(weight->name, from->tensor->name) == 0 || weight->is_vector || weight->experts > 0 ||
         from->column_first != 0 || from->row_first % PS_GROUP_ROWS != 0) {
         return NULL;
     }
-    const ps_weight *whole = ps_weights_find((ps_weights *)weights, from->tensor->name);
+    const ps_weight *whole = ps_weights_find(weights, from->tensor->name);
     return whole != NULL && !whole->is_vector && whole->inputs == weight->inputs ? whole : NULL;
 }
 
