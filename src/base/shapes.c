@@ -154,6 +154,7 @@ typedef enum operand_kind {
     MATRIX, // weight [rows, columns]
     STACK,  // weight [experts, rows, columns]
     CACHE,  // kv
+    STORED, // weight [rows, columns] or [experts, rows, columns], or kv
 } operand_kind;
 
 static const char *const KIND_TEXT[] = {
@@ -165,6 +166,7 @@ static const char *const KIND_TEXT[] = {
     [MATRIX] = "a weight [rows, columns]",
     [STACK] = "a weight [experts, rows, columns]",
     [CACHE] = "a kv",
+    [STORED] = "a weight or a kv",
 };
 
 // The operands of one operator.
@@ -194,6 +196,8 @@ static bool is_kind(const ps_value *value, operand_kind kind)
         return is_weight && value->experts > 0;
     case CACHE:
         return value->kind == PS_VALUE_KV;
+    case STORED:
+        return value->kind != PS_VALUE_ACTIVATION;
     default:
         return false;
     }
@@ -574,6 +578,13 @@ static ps_status check_all_gather(const operands *o)
     return check_rows_like(o->out, o->in[0]);
 }
 
+// What it moves is only ever read.
+static ps_status check_prefetch(const operands *o)
+{
+    (void)o;
+    return PS_OK;
+}
+
 typedef struct operand_rule {
     operand_kind in[PS_OP_INPUTS_MAX];
     operand_kind out;
@@ -603,6 +614,7 @@ static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_EXPERT_GATE_UP] = {{ROW_Q, ROW, STACK, STACK}, ROW_Q, check_expert_gate_up},
     [PS_OP_ALL_REDUCE] = {{ROW}, ROW, check_all_reduce},
     [PS_OP_ALL_GATHER] = {{ROW}, ROW, check_all_gather},
+    [PS_OP_PREFETCH] = {{STORED}, NONE, check_prefetch},
     [PS_OP_EXPERT_SUM] = {{ROW, ROW}, ROW, check_expert_sum},
 };
 

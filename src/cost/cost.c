@@ -15,3 +15,8 @@ uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work)
     }
     return (uint64_t)(longest + 0.5);
 }
+
+uint64_t ps_cost_collective_ns(const ps_machine *machine, uint64_t bytes)
+{
+    return (uint64_t)(machine->comm_ns + (double)bytes / machine->comm_gbs + 0.5);
+}

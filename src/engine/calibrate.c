@@ -45,7 +45,7 @@ static void meet(void *argument, uint32_t worker, uint32_t workers)
     (void)workers;
     const job *j = argument;
     for (uint64_t i = 0; i < j->rounds; i++) {
-        ps_team_barrier(j->team);
+        ps_team_barrier(j->team, NULL);
     }
 }
 

@@ -185,6 +185,46 @@ static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
                          plan->rank, planned, rank, ranks);
 }
 
+static bool reads(const ps_bound_step *step, uint32_t id)
+{
+    for (uint32_t i = 0; i < step->plan->input_count; i++) {
+        if (step->plan->inputs[i] == id && (step->plan->op != PS_OP_KV_WRITE || i < 2)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whoever reads what a prefetch moves knows which part of it is which worker's.
+static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
+{
+    const uint32_t count = program->plan->step_count;
+    for (uint32_t i = 0; i < count; i++) {
+        ps_bound_step *step = &program->steps[i];
+        if (step->plan->op != PS_OP_PREFETCH) {
+            continue;
+        }
+        uint32_t reader = i + 1;
+        while (reader < count && (program->steps[reader].plan->op == PS_OP_PREFETCH ||
+                                  !reads(&program->steps[reader], step->plan->inputs[0]))) {
+            reader++;
+        }
+        ps_assert(reader < count); // verified
+        const ps_op op = program->steps[reader].plan->op;
+        if (op != PS_OP_LINEAR && op != PS_OP_GATE_UP && op != PS_OP_ATTENTION_PARTIAL) {
+            return ps_fail(PS_UNSUPPORTED,
+                           "step %u: prefetching for %s of step %u is not supported", i,
+                           ps_op_get(op)->name, reader);
+        }
+        step->reader = &program->steps[reader];
+        step->number = program->prefetch_count++;
+    }
+    program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,
+                                       (uint64_t)program->prefetch_count *
+                                           ps_team_workers(exec->team));
+    return program->prefetches == NULL ? PS_NO_MEMORY : PS_OK;
+}
+
 ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup, void *context,
                        ps_program **out)
 {
@@ -215,6 +255,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         }
     }
     PS_TRY(bind_steps(exec, program, lookup, context));
+    PS_TRY(bind_prefetches(exec, program));
     exec->shared_bytes = larger(exec->shared_bytes, plan->shared_bytes);
     exec->private_bytes = larger(exec->private_bytes, plan->private_bytes);
     program->next = exec->programs;

@@ -77,6 +77,20 @@ const ps_plan *ps_program_plan(const ps_program *program);
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
 uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 
+// What became of one prefetch of a plan, all workers and runs together.
+typedef struct ps_prefetch_count {
+    uint64_t fired;       // runs in which it stood in the plan and was not masked
+    uint64_t asked_bytes; // that the plan and the step made of it
+    uint64_t moved_bytes; // that the wait was long enough for
+} ps_prefetch_count;
+
+// Prefetches of a program, in the order of its plan's prefetch steps. out [count of them].
+void ps_exec_prefetch_counts(const ps_exec *exec, const ps_program *program,
+                             ps_prefetch_count *out);
+
+// Bit `site` set: prefetches of that ps_site do nothing. No result changes by it.
+void ps_exec_mask_prefetches(ps_exec *exec, uint64_t sites);
+
 // Where worker 0's time goes in one step of a plan: in its operator, and before that at its
 // barrier. Worker 0 is the thread that called, so the sum over all steps is the time of a run.
 typedef struct ps_step_time {

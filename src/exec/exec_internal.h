@@ -27,6 +27,8 @@ typedef struct ps_operand {
 
 typedef struct ps_bound_step {
     const ps_plan_step *plan;
+    const struct ps_bound_step *reader; // of a prefetch: who reads what it moves
+    uint32_t number;                    // of a prefetch: how many stand before it in the plan
     ps_operand inputs[PS_OP_INPUTS_MAX];
     ps_operand output;
 } ps_bound_step;
@@ -36,6 +38,8 @@ struct ps_program {
     const ps_plan *plan;
     ps_bound_step *steps;
     const ps_plan_value *logits;
+    uint32_t prefetch_count;
+    ps_prefetch_count *prefetches; // [workers][prefetch_count]
 };
 
 typedef struct ps_kv_layer {
@@ -63,10 +67,11 @@ struct ps_exec {
     char *shared;
     char *privates; // [workers][private_stride]: workspace, then scratch
     uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
-    uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
-    uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
-    uint64_t checks;      // steps that were checked
-    ps_step_time *times;  // of worker 0; NULL: not asked for
+    uint32_t *logit_rows;   // [rows_max] indices of the step's rows that want logits
+    uint64_t *checked;      // [sequences] `checks` when the sequence was last in a step
+    uint64_t checks;        // steps that were checked
+    ps_step_time *times;    // of worker 0; NULL: not asked for
+    uint64_t prefetch_mask; // sites that are off
     // Of collectives.
     float *comm_scratch;
     uint64_t comm_scratch_bytes;
@@ -80,6 +85,17 @@ typedef struct ps_comm_run {
     ps_status status;          // once it is not PS_OK, nothing is started any more
 } ps_comm_run;
 
+// What one worker moves in its next wait: prefetches in their order, each range by range.
+#define PS_TOUCH_STEPS_MAX 32
+typedef struct ps_touch {
+    const ps_bound_step *steps[PS_TOUCH_STEPS_MAX];
+    uint32_t count, at;
+    const char *from, *end;  // what is left of the range at hand
+    uint64_t left_bytes;     // that steps[at] may still take
+    uint64_t unit, unit_end; // of a kv: units of its reader that are this worker's
+    uint32_t block;          //   in that unit
+} ps_touch;
+
 // What one worker knows while it walks a step.
 typedef struct ps_walk {
     const ps_exec *exec;
@@ -92,6 +108,7 @@ typedef struct ps_walk {
     char *workspace;   // private
     char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
     ps_comm_run *comm; // of worker 0, NULL for the others
+    ps_touch *touch;
 } ps_walk;
 
 typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
@@ -110,6 +127,23 @@ uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan
 // Bytes of comm_scratch that a collective takes in a step of the plan.
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
                                     const ps_bound_step *step);
+
+// Touches the next part of what the worker is to prefetch; false: nothing is left. context: the
+// ps_walk.
+bool ps_exec_touch_next(void *context);
+
+// The wait is over: what is left is not prefetched.
+void ps_exec_touch_end(const ps_walk *walk);
+
+// The units [*begin, *end) of an attention_partial that are this worker's, and one of them.
+void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
+                             uint64_t *end);
+typedef struct ps_attention_unit {
+    uint32_t row, head, chunk;
+    uint32_t first, last; // positions of the chunk that the row sees: [first, last]
+} ps_attention_unit;
+ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
+                                         uint64_t unit);
 
 // Returns when the first `count` collectives of the run are done, or one has failed.
 void ps_exec_comm_join(const ps_walk *walk, uint32_t count);

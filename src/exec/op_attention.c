@@ -257,27 +257,52 @@ static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const s
                                 .o = o + (uint64_t)head * s->head_dim});
 }
 
-void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step)
+// (row, chunk, head): the chunks that a row sees of one KV head each, in this order.
+static uint64_t units_of_row(const ps_walk *walk, const shape *s, uint32_t r)
+{
+    const uint32_t position = walk->rows[r].position;
+    return (position / CHUNK - first_seen(s->window, position) / CHUNK + 1) *
+           (uint64_t)s->layer->kv_heads;
+}
+
+void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
+                             uint64_t *end)
 {
     const shape s = shape_of(walk, step, step->inputs[0].columns);
     uint64_t units = 0;
     for (uint32_t r = 0; r < walk->row_count; r++) {
-        const uint32_t position = walk->rows[r].position;
-        units += (position / CHUNK - first_seen(s.window, position) / CHUNK + 1) *
-                 s.layer->kv_heads;
+        units += units_of_row(walk, &s, r);
     }
+    ps_plan_share(units, walk->worker, walk->workers, begin, end);
+}
+
+ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
+                                         uint64_t unit)
+{
+    const shape s = shape_of(walk, step, step->inputs[0].columns);
+    uint32_t r = 0;
+    for (; unit >= units_of_row(walk, &s, r); r++) {
+        unit -= units_of_row(walk, &s, r);
+    }
+    const uint32_t position = walk->rows[r].position;
+    const uint32_t first = first_seen(s.window, position);
+    const uint32_t chunk = first / CHUNK + (uint32_t)(unit / s.layer->kv_heads);
+    const uint32_t last = chunk * CHUNK + CHUNK - 1;
+    return (ps_attention_unit){.row = r,
+                               .head = (uint32_t)(unit % s.layer->kv_heads),
+                               .chunk = chunk,
+                               .first = first > chunk * CHUNK ? first : chunk * CHUNK,
+                               .last = last < position ? last : position};
+}
+
+void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step)
+{
+    const shape s = shape_of(walk, step, step->inputs[0].columns);
     uint64_t begin, end;
-    ps_plan_share(units, walk->worker, walk->workers, &begin, &end);
-    uint64_t unit = 0;
-    for (uint32_t r = 0; r < walk->row_count && unit < end; r++) {
-        const uint32_t position = walk->rows[r].position;
-        for (uint32_t c = first_seen(s.window, position) / CHUNK; c <= position / CHUNK; c++) {
-            for (uint32_t h = 0; h < s.layer->kv_heads; h++, unit++) {
-                if (unit >= begin && unit < end) {
-                    attend_chunk(walk, step, &s, r, h, c);
-                }
-            }
-        }
+    ps_exec_attention_units(walk, step, &begin, &end);
+    for (uint64_t unit = begin; unit < end; unit++) {
+        const ps_attention_unit u = ps_exec_attention_unit(walk, step, unit);
+        attend_chunk(walk, step, &s, u.row, u.head, u.chunk);
     }
 }
 

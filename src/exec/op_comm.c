@@ -85,12 +85,26 @@ static void spread_gathered(const ps_walk *walk, const ps_bound_step *step)
 
 // ---- both
 
+// Until the collective is done, the worker prefetches; then it has nothing else to do.
+static ps_status wait(const ps_walk *walk)
+{
+    ps_comm *comm = walk->exec->options.comm;
+    bool is_done = false;
+    while (ps_exec_touch_next((void *)(uintptr_t)walk)) {
+        PS_TRY(ps_comm_test(comm, &is_done));
+        if (is_done) {
+            return PS_OK;
+        }
+    }
+    return ps_comm_wait(comm);
+}
+
 void ps_exec_comm_join(const ps_walk *walk, uint32_t count)
 {
     ps_comm_run *run = walk->comm;
     for (; run->done < count; run->done++) {
         if (run->status == PS_OK) {
-            run->status = ps_comm_wait(walk->exec->options.comm);
+            run->status = wait(walk);
         }
         if (run->status == PS_OK && run->step->plan->op == PS_OP_ALL_GATHER) {
             spread_gathered(walk, run->step);

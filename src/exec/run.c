@@ -233,6 +233,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     run *job = argument;
     const ps_exec *exec = job->exec;
     const ps_plan *plan = job->program->plan;
+    ps_touch touch = {.count = 0};
     const ps_walk walk = {
         .exec = exec,
         .kernels = &exec->kernels,
@@ -243,21 +244,31 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .worker = worker,
         .workers = workers,
         .workspace = exec->privates + worker * exec->private_stride,
+        .touch = &touch,
         .comm = worker == 0 ? &job->comm : NULL,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
+    const ps_filler filler = {.next = ps_exec_touch_next, .context = (void *)(uintptr_t)&walk};
     ps_step_time *times = worker == 0 ? exec->times : NULL;
     uint64_t then = times != NULL ? ps_clock_ns() : 0;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_bound_step *step = &job->program->steps[i];
+        if (step->plan->op == PS_OP_PREFETCH) {
+            ps_exec_op_PREFETCH(&walk, step);
+            continue;
+        }
+        const bool waits = step->plan->barrier || step->plan->join > 0;
         if (walk.comm != NULL && step->plan->join > 0) {
             ps_exec_comm_join(&walk, step->plan->join);
         }
         if (step->plan->barrier) {
-            ps_team_barrier(exec->team);
+            ps_team_barrier(exec->team, touch.count > 0 ? &filler : NULL);
             if (times != NULL) {
                 times[i].wait_ns += lap_ns(&then);
             }
+        }
+        if (waits && touch.count > 0) {
+            ps_exec_touch_end(&walk);
         }
         FUNCTIONS[step->plan->op](&walk, step);
         if (times != NULL) {

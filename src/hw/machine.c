@@ -254,6 +254,9 @@ ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
         .int8_gops = 100.0 * threads,
         .f32_gops = 20.0 * threads,
         .barrier_ns = 500,
+        .fill_gbs = 10.0 * threads,
+        .comm_ns = 2000,
+        .comm_gbs = 5,
     };
     cpu_name(machine.name, sizeof machine.name);
     PS_TRY(ps_topology_cache_bytes(&machine.l2_bytes, &machine.llc_bytes));

@@ -7,6 +7,8 @@
 #include "ir/graph.h"
 #include "plan/plan.h"
 
+#include <prestage/prestage.h>
+
 // The bucket that a plan is made for, and the machine whose rates predict its times.
 typedef struct ps_pass_options {
     uint32_t rows_max;
@@ -16,6 +18,7 @@ typedef struct ps_pass_options {
     const ps_machine *machine;
     uint32_t ranks; // processes that share the model; 0: one
     uint32_t rank;  // which of them the plan is for
+    ps_prefetch_policy prefetch;
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -42,6 +45,17 @@ PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *optio
 
 // Labels what can hide traffic: vector operators.
 PS_MUST_USE ps_status ps_pass_window(ps_graph *graph, const ps_pass_options *options);
+
+// Puts prefetches of weights and KV behind collectives, in order of use, for what runs before the
+// next collective.
+//
+//   preserve  Algorithm 1 of PRESERVE (arXiv 2501.08192, section 4): whole operands while their sum
+//             stays strictly below the capacity of the caches of all workers; behind the first that
+//             does not fit, none. Each collective starts from 0, and only what does not wait for a
+//             later collective counts. A KV cache counts at the longest context of the bucket.
+//   auto      as much as the collective's time allows and three quarters of the caches hold; parts of
+//             operands, too; of a KV cache what is there. Not what computing, and not memory, bounds.
+PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where
 // a value crosses workers; the workspace is laid out so that values share bytes only when a barrier

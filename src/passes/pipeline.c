@@ -5,10 +5,8 @@ static const struct {
     const char *name;
     ps_status (*run)(ps_graph *graph, const ps_pass_options *options);
 } PASSES[] = {
-    {"kv_format", ps_pass_kv_format},
-    {"shard", ps_pass_shard},
-    {"fuse", ps_pass_fuse},
-    {"window", ps_pass_window},
+    {"kv_format", ps_pass_kv_format}, {"shard", ps_pass_shard},       {"fuse", ps_pass_fuse},
+    {"window", ps_pass_window},       {"prefetch", ps_pass_prefetch},
 };
 
 ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out)

@@ -172,6 +172,11 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
 {
     const uint8_t flags = ps_op_get(step->op)->flags;
     ps_plan_value *output = step->output == PS_NO_VALUE ? NULL : value_of(s, step->output);
+    if (step->op == PS_OP_PREFETCH) {
+        step->split = PS_SPLIT_UNITS;
+        step->stream = PS_STREAM_PREFETCH;
+        return;
+    }
     if (step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP) {
         ps_assert(output != NULL);
         const uint32_t unit = step->op == PS_OP_GATE_UP ? PS_BLOCK_COLUMNS
@@ -239,6 +244,10 @@ static void place_barriers(scheduler *s)
     for (uint32_t i = 0; i < s->plan->step_count; i++) {
         ps_plan_step *step = &s->plan->steps[i];
         choose_split(s, step);
+        s->started[i] = started;
+        if (step->op == PS_OP_PREFETCH) {
+            continue;
+        }
         for (uint32_t j = 0; j < step->input_count; j++) {
             const ps_value_id id = step->inputs[j];
             const ps_value_id alias = value_of(s, id)->is.alias_of;
@@ -327,6 +336,9 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     const ps_machine *machine = s->options->machine;
     const uint32_t workers = machine->threads;
     ps_work work = {0};
+    if (step->op == PS_OP_PREFETCH) { // its bytes are its reader's, its time is the wait's
+        return;
+    }
     const ps_value *output = step->output == PS_NO_VALUE ? NULL : &value_of(s, step->output)->is;
     const uint64_t rows = output == NULL ? s->options->rows_max : rows_of(s, output);
     for (uint32_t i = 0; i < step->input_count; i++) {

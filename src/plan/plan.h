@@ -36,6 +36,7 @@ const char *ps_split_name(ps_split split); // "all", "rows", "columns", "units",
 typedef enum ps_stream {
     PS_STREAM_COMPUTE,
     PS_STREAM_COMM, // collectives, one after the other
+    PS_STREAM_PREFETCH, // what a wait is used for: the collective in flight, or the barrier that follows
     PS_STREAM_COUNT,
 } ps_stream;
 

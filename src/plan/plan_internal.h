@@ -29,6 +29,10 @@ PS_MUST_USE ps_status ps_plan_check_split(const ps_plan *plan, const ps_plan_ste
 // check->writer and check->epoch up to the step.
 PS_MUST_USE ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t step);
 
+// A prefetch has a wait to fill, somebody who reads what it moves, and no other moves it before.
+// Needs all of check.
+PS_MUST_USE ps_status ps_plan_check_prefetches(const ps_plan_check *check, ps_arena *arena);
+
 // No two values that are needed at the same time share bytes. Needs all of check. Scratch comes
 // from the arena; O(n log n).
 PS_MUST_USE ps_status ps_plan_check_lives(const ps_plan_check *check, ps_arena *arena);

@@ -202,8 +202,8 @@ static ps_status check_order(ps_plan_check *check, uint32_t index)
     const ps_plan_step *step = &check->plan->steps[index];
     for (uint32_t i = 0; i < step->input_count; i++) {
         const ps_value *value = &check->plan->values[step->inputs[i]].is;
-        if (value->kind == PS_VALUE_WEIGHT) {
-            continue;
+        if (value->kind == PS_VALUE_WEIGHT || step->op == PS_OP_PREFETCH) {
+            continue; // of a kv, what earlier runs have written
         }
         if (value->kind == PS_VALUE_KV && step->op == PS_OP_KV_WRITE) {
             PS_TRY(write_value(check, step->inputs[i], index));
@@ -337,7 +337,9 @@ static ps_status check_stream(const ps_plan_check *check, uint32_t index)
 {
     const ps_plan_step *step = &check->plan->steps[index];
     const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
-    const uint32_t right = is_collective ? PS_STREAM_COMM : PS_STREAM_COMPUTE;
+    const uint32_t right = is_collective                ? PS_STREAM_COMM
+                           : step->op == PS_OP_PREFETCH ? PS_STREAM_PREFETCH
+                                                        : PS_STREAM_COMPUTE;
     if (step->stream != right) {
         return ps_fail(PS_INVALID, "stream=%u, %u would be right", step->stream, right);
     }
@@ -424,6 +426,7 @@ static ps_status verify(const ps_plan *plan, ps_arena *arena)
     memset(check.writer, 0xff, plan->value_count * sizeof *check.writer);
     PS_TRY(check_steps(&check));
     PS_TRY(check_output(&check));
+    PS_TRY(ps_plan_check_prefetches(&check, arena));
     return ps_plan_check_lives(&check, arena);
 }
 

@@ -17,6 +17,7 @@ static bool can_split(ps_op op, ps_split split)
     case PS_OP_LINEAR:
     case PS_OP_GATE_UP:
         return split == PS_SPLIT_COLUMNS;
+    case PS_OP_PREFETCH:
     case PS_OP_ATTENTION:
     case PS_OP_ATTENTION_PARTIAL:
     case PS_OP_EXPERT_LINEAR:
@@ -175,7 +176,7 @@ ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t index)
 {
     const ps_plan *plan = check->plan;
     const ps_plan_step *step = &plan->steps[index];
-    for (uint32_t i = 0; i < step->input_count; i++) {
+    for (uint32_t i = 0; i < step->input_count && step->op != PS_OP_PREFETCH; i++) {
         const ps_plan_value *value = &plan->values[step->inputs[i]];
         const uint32_t writer = check->writer[ps_plan_storage(plan, step->inputs[i])];
         if (value->is.kind != PS_VALUE_WEIGHT && writer != index &&
