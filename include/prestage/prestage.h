@@ -180,6 +180,7 @@ typedef enum ps_kv_type { PS_KV_F16, PS_KV_Q8_0 } ps_kv_type;
 
 // "f16", "q8_0"; NULL behind the last; static.
 PS_API const char *ps_kv_type_name(ps_kv_type type);
+
 // What ranks move nearer to the compute while they wait for each other. No result changes by it.
 typedef enum ps_prefetch_policy {
     PS_PREFETCH_AUTO, // weights and KV, whole or in part, as far as the wait and the caches allow
@@ -187,7 +188,7 @@ typedef enum ps_prefetch_policy {
     PS_PREFETCH_PRESERVE, // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2
     PS_PREFETCH_POLICY_COUNT,
 } ps_prefetch_policy;
-PS_API const char *ps_prefetch_policy_name(ps_prefetch_policy policy); // "auto"; static
+PS_API const char *ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
 
 typedef struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX

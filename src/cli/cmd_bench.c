@@ -465,12 +465,14 @@ static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
                        (unsigned long long)longest, b->info.context_tokens);
     }
     PS_TRY(make_tokens(b, longest));
-    const ps_session_options session_options = {.context_tokens = (uint32_t)longest,
-                                                .sequences = sequences,
-                                                .batch_rows = b->options->batch,
-                                                .plan_file = b->options->plan_file,
-                                                .k_type = (ps_kv_type)b->options->k_type,
-                                                .v_type = (ps_kv_type)b->options->v_type};
+    const ps_session_options session_options = {
+        .context_tokens = (uint32_t)longest,
+        .sequences = sequences,
+        .batch_rows = b->options->batch,
+        .plan_file = b->options->plan_file,
+        .prefetch = (ps_prefetch_policy)b->options->prefetch,
+        .k_type = (ps_kv_type)b->options->k_type,
+        .v_type = (ps_kv_type)b->options->v_type};
     PS_TRY(ps_session_create(b->model, &session_options, &b->session));
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(measure_test(b, &tests[i]));

@@ -171,6 +171,7 @@ static ps_status measure(const ps_cli_options *options, ps_model *model, const i
     const ps_session_options session_options = {.context_tokens = options->context,
                                                 .batch_rows = options->batch,
                                                 .plan_file = options->plan_file,
+                                                .prefetch = (ps_prefetch_policy)options->prefetch,
                                                 .k_type = (ps_kv_type)options->k_type,
                                                 .v_type = (ps_kv_type)options->v_type};
     PS_TRY(ps_session_create(model, &session_options, &m.session));

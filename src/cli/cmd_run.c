@@ -215,6 +215,7 @@ ps_status ps_cli_run(const ps_cli_options *options)
     const ps_session_options session_options = {.context_tokens = options->context,
                                                 .batch_rows = options->batch,
                                                 .plan_file = options->plan_file,
+                                                .prefetch = (ps_prefetch_policy)options->prefetch,
                                                 .k_type = (ps_kv_type)options->k_type,
                                                 .v_type = (ps_kv_type)options->v_type};
     ps_status status = ps_cli_model_open(options, options->threads, &chat.model);

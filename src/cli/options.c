@@ -164,6 +164,18 @@ static ps_status parse_kv_type(const char *what, const char *text, uint32_t *out
                    ps_kv_type_name(PS_KV_F16), ps_kv_type_name(PS_KV_Q8_0));
 }
 
+static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_prefetch_policy_name((ps_prefetch_policy)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': off, preserve or auto would be right", what, text);
+}
+
 static ps_status parse_value(const ps_option_line *line, const char *text, ps_cli_options *options)
 {
     char what[40];
@@ -199,6 +211,8 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_bias(what, text, options);
     case PS_OPTION_FORMAT:
         return parse_format(what, text, at);
+    case PS_OPTION_POLICY:
+        return parse_policy(what, text, at);
     case PS_OPTION_KV:
         return parse_kv_type(what, text, at);
     }

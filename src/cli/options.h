@@ -49,6 +49,7 @@ typedef struct ps_cli_options {
     uint32_t ranks;        // 0: as the launcher says, or one
     const char *comm_link; // of --comm-sim
     uint32_t ranks_sim;
+    uint32_t prefetch;          // ps_prefetch_policy
     ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
     ps_sampler_options sampler; // its biases are `biases`
     ps_logit_bias *biases;      // [sampler.bias_count], owned

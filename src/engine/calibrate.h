@@ -14,4 +14,13 @@ PS_MUST_USE ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_
 // The first of these alone, gigabytes a second: the ceiling of everything that is bound by memory.
 PS_MUST_USE ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels, double *out_gbs);
 
+// The rates that need no memory beyond the caches: L2, linears, barriers. Some ten milliseconds.
+PS_MUST_USE ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels,
+                                           ps_machine *machine);
+
+// What all workers together move from memory to their caches while they wait, by the loads that
+// prefetching uses, in bytes a nanosecond: read off `bytes` of memory that is not in any cache.
+double ps_calibrate_fill(ps_team *team, const ps_kernels *kernels, const void *memory,
+                         uint64_t bytes);
+
 #endif

@@ -127,6 +127,27 @@ static ps_status shake_hands(const ps_model *model)
     return ps_comm_handshake(ps_ranks_comm(model->ranks), &identity);
 }
 
+// What plans of several ranks are made with: how long collectives take, and what can be moved while
+// they do.
+static ps_status measure_waits(ps_model *model)
+{
+    ps_machine *machine = &model->machine;
+    if (ps_ranks_size(model->ranks) == 1) {
+        return PS_OK;
+    }
+    const ps_weight *weight = ps_weights_largest(model->weights);
+    if (weight != NULL) {
+        machine->fill_gbs = ps_calibrate_fill(model->team, &model->kernels, weight->data,
+                                              ps_weight_bytes(weight));
+        machine->read_gbs = machine->fill_gbs;
+    }
+    PS_TRY(ps_calibrate_workers(model->team, &model->kernels, machine));
+    PS_TRY(ps_ranks_measure(model->ranks, &machine->comm_ns, &machine->comm_gbs));
+    ps_log(PS_LOG_INFO, "a collective takes %.1f us and moves %.2f GB/s; caches fill at %.1f GB/s",
+           machine->comm_ns / 1e3, machine->comm_gbs, machine->fill_gbs);
+    return PS_OK;
+}
+
 static ps_status open_model(ps_model *model, const ps_model_options *options)
 {
     ps_status status = ps_model_file_open(model->path, &model->source);
@@ -138,7 +159,8 @@ static ps_status open_model(ps_model *model, const ps_model_options *options)
         status = open_for_running(model, options);
     }
     PS_TRY(ps_ranks_agree(model->ranks, ps_engine_name_file(model->path, status)));
-    return shake_hands(model);
+    PS_TRY(shake_hands(model));
+    return options->vocabulary_only ? PS_OK : measure_waits(model);
 }
 
 static ps_status tell_open(const ps_model *model, const ps_model_options *options)

@@ -23,6 +23,10 @@ bool ps_ranks_are_several(const ps_ranks *ranks);
 // speaks (ps_ranks_speaks).
 PS_MUST_USE ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own);
 
+// Measures collectives: `ns` of one with few bytes, and the bytes a nanosecond that larger ones move
+// beyond that. Collective; some milliseconds, or 25 collectives of a slower link.
+PS_MUST_USE ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs);
+
 // What rank 0 says.
 typedef enum ps_word {
     PS_WORD_STOP,    // rank 0 stops

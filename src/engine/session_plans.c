@@ -26,10 +26,13 @@ uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_
     uint32_t count = 0;
     const uint32_t longest = options->context_tokens;
     const uint32_t few = smaller(PS_REPLICATED_ROWS_MAX, options->batch_rows);
-    for (uint32_t context = 1024; context < longest && count + 3 < PS_SESSION_PLANS_MAX;
+    // One row waits for memory where several compute: a plan of its own.
+    for (uint32_t context = 1024; context < longest && count + 5 < PS_SESSION_PLANS_MAX;
          context *= 4) {
+        out[count++] = bucket_of(1, context);
         out[count++] = bucket_of(few, context);
     }
+    out[count++] = bucket_of(1, longest);
     out[count++] = bucket_of(few, longest);
     if (options->batch_rows > PS_LOGITS_MAX) {
         out[count++] = bucket_of(PS_LOGITS_MAX, longest);
@@ -49,6 +52,7 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .k_dtype = ps_kv_type_dtype(options->k_type),
                              .v_dtype = ps_kv_type_dtype(options->v_type),
                              .machine = machine,
+                             .prefetch = options->prefetch,
                              .ranks = ps_ranks_size(ranks),
                              .rank = ps_ranks_rank(ranks)};
 }

@@ -81,6 +81,17 @@ uint64_t ps_weight_bytes(const ps_weight *weight)
                : matrices(weight) * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
 }
 
+const ps_weight *ps_weights_largest(const ps_weights *weights)
+{
+    const ps_weight *largest = NULL;
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const ps_weight *weight = &weights->list[i];
+        largest = largest == NULL || ps_weight_bytes(weight) > ps_weight_bytes(largest) ? weight
+                                                                                        : largest;
+    }
+    return largest;
+}
+
 // Marks the values that are read as vectors: a matrix of one row looks the same.
 static void mark_vectors(const ps_graph *graph, bool *is_vector)
 {

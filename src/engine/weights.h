@@ -36,6 +36,9 @@ uint64_t ps_weights_bytes(const ps_weights *weights);
 uint32_t ps_weights_count(const ps_weights *weights);
 const ps_weight *ps_weights_at(const ps_weights *weights, uint32_t index); // index < count
 
+// The largest weight; NULL when there is none.
+const ps_weight *ps_weights_largest(const ps_weights *weights);
+
 // Bytes of one weight, as it is packed.
 uint64_t ps_weight_bytes(const ps_weight *weight);
 

@@ -16,8 +16,7 @@
 const char *ps_prefetch_policy_name(ps_prefetch_policy policy)
 {
     static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"auto", "off", "preserve"};
-    ps_assert((unsigned)policy < PS_PREFETCH_POLICY_COUNT);
-    return NAMES[policy];
+    return (unsigned)policy < PS_PREFETCH_POLICY_COUNT ? NAMES[policy] : NULL;
 }
 
 // What one collective's time may be used for.
@@ -57,7 +56,9 @@ static uint64_t stored_bytes(const ps_graph *graph, const ps_pass_options *optio
                              const ps_node *node, uint32_t operand)
 {
     const ps_value *value = &graph->values[node->inputs[operand]];
-    if (node->op == PS_OP_ATTENTION && value->kind == PS_VALUE_KV) {
+    // With many rows, attention reads a KV cache again and again, and computing bounds it.
+    if (node->op == PS_OP_ATTENTION && value->kind == PS_VALUE_KV &&
+        options->rows_max <= PS_REPLICATED_ROWS_MAX) {
         return options->context_max * ps_value_kv_bytes(value);
     }
     if ((node->op == PS_OP_LINEAR || node->op == PS_OP_GATE_UP) && value->kind == PS_VALUE_WEIGHT) {
@@ -72,7 +73,7 @@ static bool is_bound_by_memory(const ps_graph *graph, const ps_pass_options *opt
 {
     const ps_value *value = &graph->values[node->inputs[operand]];
     if (value->kind == PS_VALUE_KV) {
-        return options->rows_max <= PS_REPLICATED_ROWS_MAX;
+        return true;
     }
     const uint64_t ops = options->rows_max * (uint64_t)value->rows * value->columns;
     const ps_work cold = {.memory_bytes = bytes};
