@@ -188,7 +188,8 @@ typedef enum ps_prefetch_policy {
     PS_PREFETCH_PRESERVE, // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2
     PS_PREFETCH_POLICY_COUNT,
 } ps_prefetch_policy;
-PS_API const char *ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
+PS_API const char *
+ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
 
 typedef struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX

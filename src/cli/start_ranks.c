@@ -1,4 +1,4 @@
-// cli/ranks.c - which ranks a command runs with.
+// cli/start_ranks.c - which ranks a command runs with.
 #include "cli/commands.h"
 
 #include <stdlib.h>
