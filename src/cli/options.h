@@ -48,6 +48,7 @@ typedef struct ps_cli_options {
     uint32_t context, threads, batch, rows;
     uint32_t ranks;        // 0: as the launcher says, or one
     const char *comm_link; // of --comm-sim
+    const char *compare;   // of bench
     uint32_t ranks_sim;
     uint32_t prefetch;          // ps_prefetch_policy
     ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
