@@ -306,6 +306,28 @@ PS_API void ps_session_profile_reset(ps_session *session);
 // What was counted; ops are valid until the session is destroyed and change with it.
 PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 
+// ---- prefetching
+
+// What prefetching did for one site in decoding, or in reading prompts, since the session was made;
+// of this rank.
+typedef struct ps_prefetch_site {
+    const char *site; // "attn.qkv", "kv", ...; "all": together; static
+    bool is_prompt;   // of steps of more than 8 rows
+    uint64_t planned; // prefetches in the plans
+    uint64_t fired;   // how often they were made
+    uint64_t asked_bytes;
+    uint64_t moved_bytes; // before what was waited for had come
+    // One run in 32 goes without, for one site or all: how much longer it takes than those beside
+    // it, as a part of their time; median and quartiles of the last controls. 0 controls: not known.
+    uint32_t controls;
+    double gain, gain_lower, gain_upper;
+    bool is_off; // the policy auto has switched it off, because it lost
+} ps_prefetch_site;
+#define PS_PREFETCH_SITES_MAX 32u
+
+// Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none with one rank, or policy off.
+PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
+
 // ---- sampling
 
 typedef struct ps_logit_bias {

@@ -400,6 +400,7 @@ static void print_md(bench *b)
     if (b->options->operators) {
         const ps_bench_ops ops = profile_of(b);
         ps_bench_ops_md(&ops);
+        ps_cli_prefetch_print(b->side->session, stdout);
     }
     if (b->side_count > 1 && b->side == &b->sides[b->side_count - 1]) {
         print_ratios(b);
@@ -515,6 +516,7 @@ static void add_json(bench *b)
         const ps_bench_ops ops = profile_of(b);
         ps_bench_ops_json(&ops, json);
     }
+    ps_cli_prefetch_json(b->side->session, json);
     ps_json_end(json, '}');
 }
 

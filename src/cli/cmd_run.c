@@ -150,6 +150,9 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
     if (status == PS_OK) {
         status = print_result(options, chat->model, count, &answer);
     }
+    if (options->stats && status == PS_OK) {
+        ps_cli_prefetch_print(chat->session, stderr);
+    }
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     ps_answer_deinit(&answer);
     return status;

@@ -5,6 +5,7 @@
 #ifndef PS_CLI_COMMANDS_H
 #define PS_CLI_COMMANDS_H
 
+#include "cli/json_writer.h"
 #include "cli/options.h"
 
 PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
@@ -20,6 +21,11 @@ PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
 //
 // PS_INVALID  options that contradict each other or the launcher
 PS_MUST_USE ps_status ps_cli_ranks_start(ps_cli_options *options);
+
+// What prefetching did for each site, as a table or as "prefetch" of an object; nothing when it did
+// nothing.
+void ps_cli_prefetch_print(const ps_session *session, FILE *file);
+void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
 
 // For a command that did its work and found something bad: the exit code is 1, without an error's
 // line.

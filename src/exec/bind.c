@@ -199,6 +199,7 @@ static bool reads(const ps_bound_step *step, uint32_t id)
 static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
 {
     const uint32_t count = program->plan->step_count;
+    uint64_t sites = 0;
     for (uint32_t i = 0; i < count; i++) {
         ps_bound_step *step = &program->steps[i];
         if (step->plan->op != PS_OP_PREFETCH) {
@@ -218,7 +219,9 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
         }
         step->reader = &program->steps[reader];
         step->number = program->prefetch_count++;
+        sites |= (uint64_t)1 << step->plan->attributes.site;
     }
+    ps_guard_init(&program->guard, sites, exec->options.guards_prefetch);
     program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,
                                        (uint64_t)program->prefetch_count *
                                            ps_team_workers(exec->team));

@@ -35,6 +35,7 @@ typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
     uint32_t group_blocks[PS_KV_GROUPS_LIMIT]; // KV blocks in each group's pool
+    bool guards_prefetch;                      // sites that do not pay are switched off
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
 } ps_exec_options;
 
@@ -77,19 +78,20 @@ const ps_plan *ps_program_plan(const ps_program *program);
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
 uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 
-// What became of one prefetch of a plan, all workers and runs together.
-typedef struct ps_prefetch_count {
-    uint64_t fired;       // runs in which it stood in the plan and was not masked
-    uint64_t asked_bytes; // that the plan and the step made of it
-    uint64_t moved_bytes; // that the wait was long enough for
-} ps_prefetch_count;
-
-// Prefetches of a program, in the order of its plan's prefetch steps. out [count of them].
-void ps_exec_prefetch_counts(const ps_exec *exec, const ps_program *program,
-                             ps_prefetch_count *out);
-
-// Bit `site` set: prefetches of that ps_site do nothing. No result changes by it.
-void ps_exec_mask_prefetches(ps_exec *exec, uint64_t sites);
+// What became of the prefetches of a program for one site, or for all (PS_SITE_NONE); all workers and
+// runs together.
+typedef struct ps_prefetch_report {
+    uint64_t planned; // prefetches in the plan
+    uint64_t fired;   // how often one of them was made
+    uint64_t asked_bytes;
+    uint64_t moved_bytes; // before the wait was over
+    // From runs without, each between two runs with: how much longer they took, as a part of a run.
+    uint32_t controls;
+    double gain, gain_lower, gain_upper; // median and quartiles
+    bool is_off;                         // it lost, and was switched off
+} ps_prefetch_report;
+void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
+                             ps_prefetch_report *out);
 
 // Where worker 0's time goes in one step of a plan: in its operator, and before that at its
 // barrier. Worker 0 is the thread that called, so the sum over all steps is the time of a run.

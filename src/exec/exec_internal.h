@@ -3,6 +3,7 @@
 #define PS_EXEC_INTERNAL_H
 
 #include "exec/exec.h"
+#include "exec/guard.h"
 
 // Rows that a linear handles per pass over its weights: their activations stay in L2.
 #define PS_PANEL_ROWS 64
@@ -33,11 +34,17 @@ typedef struct ps_bound_step {
     ps_operand output;
 } ps_bound_step;
 
+// What became of one prefetch, of one worker.
+typedef struct ps_prefetch_count {
+    uint64_t fired, asked_bytes, moved_bytes;
+} ps_prefetch_count;
+
 struct ps_program {
     ps_program *next;
     const ps_plan *plan;
     ps_bound_step *steps;
     const ps_plan_value *logits;
+    ps_guard guard;
     uint32_t prefetch_count;
     ps_prefetch_count *prefetches; // [workers][prefetch_count]
 };
@@ -67,11 +74,10 @@ struct ps_exec {
     char *shared;
     char *privates; // [workers][private_stride]: workspace, then scratch
     uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
-    uint32_t *logit_rows;   // [rows_max] indices of the step's rows that want logits
-    uint64_t *checked;      // [sequences] `checks` when the sequence was last in a step
-    uint64_t checks;        // steps that were checked
-    ps_step_time *times;    // of worker 0; NULL: not asked for
-    uint64_t prefetch_mask; // sites that are off
+    uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
+    uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
+    uint64_t checks;      // steps that were checked
+    ps_step_time *times;  // of worker 0; NULL: not asked for
     // Of collectives.
     float *comm_scratch;
     uint64_t comm_scratch_bytes;
@@ -109,6 +115,7 @@ typedef struct ps_walk {
     char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
     ps_comm_run *comm; // of worker 0, NULL for the others
     ps_touch *touch;
+    uint64_t prefetch_mask; // sites that prefetch nothing in this run
 } ps_walk;
 
 typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);

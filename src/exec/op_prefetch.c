@@ -101,7 +101,7 @@ static ps_prefetch_count *count_of(const ps_walk *walk, const ps_bound_step *ste
 void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
 {
     ps_touch *touch = walk->touch;
-    if ((walk->exec->prefetch_mask >> step->plan->attributes.site & 1) == 0 &&
+    if ((walk->prefetch_mask >> step->plan->attributes.site & 1) == 0 &&
         touch->count < PS_TOUCH_STEPS_MAX) {
         touch->steps[touch->count++] = step;
         if (touch->count == 1) {
@@ -174,22 +174,30 @@ void ps_exec_touch_end(const ps_walk *walk)
     touch->count = 0;
 }
 
-void ps_exec_prefetch_counts(const ps_exec *exec, const ps_program *program, ps_prefetch_count *out)
+// ---- the report
+
+void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
+                             ps_prefetch_report *out)
 {
-    const uint32_t workers = ps_team_workers(exec->team);
-    for (uint32_t i = 0; i < program->prefetch_count; i++) {
-        out[i] = (ps_prefetch_count){0};
-        for (uint32_t w = 0; w < workers; w++) {
-            const ps_prefetch_count *one =
-                &program->prefetches[(uint64_t)w * program->prefetch_count + i];
-            out[i].fired = one->fired > out[i].fired ? one->fired : out[i].fired;
-            out[i].asked_bytes += one->asked_bytes;
-            out[i].moved_bytes += one->moved_bytes;
+    const ps_gain gain = ps_guard_gain(&program->guard, site);
+    *out = (ps_prefetch_report){.controls = gain.controls,
+                                .gain = gain.median,
+                                .gain_lower = gain.lower,
+                                .gain_upper = gain.upper,
+                                .is_off = program->guard.off >> site & 1};
+    for (uint32_t i = 0; i < program->plan->step_count; i++) {
+        const ps_bound_step *step = &program->steps[i];
+        if (step->plan->op != PS_OP_PREFETCH ||
+            (site != PS_SITE_NONE && step->plan->attributes.site != site)) {
+            continue;
+        }
+        out->planned++;
+        for (uint32_t w = 0; w < ps_team_workers(exec->team); w++) {
+            const ps_prefetch_count *count =
+                &program->prefetches[(uint64_t)w * program->prefetch_count + step->number];
+            out->fired += w == 0 ? count->fired : 0;
+            out->asked_bytes += count->asked_bytes;
+            out->moved_bytes += count->moved_bytes;
         }
     }
-}
-
-void ps_exec_mask_prefetches(ps_exec *exec, uint64_t sites)
-{
-    exec->prefetch_mask = sites;
 }

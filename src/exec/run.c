@@ -215,6 +215,7 @@ typedef struct run {
     const ps_program *program;
     const ps_step *step;
     uint32_t logit_count;
+    uint64_t prefetch_mask;
     uint64_t end_ns; // of worker 0's last step, where times are taken
     ps_comm_run comm;
 } run;
@@ -245,6 +246,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .workers = workers,
         .workspace = exec->privates + worker * exec->private_stride,
         .touch = &touch,
+        .prefetch_mask = job->prefetch_mask,
         .comm = worker == 0 ? &job->comm : NULL,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
@@ -313,8 +315,15 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
         }
     }
     run job = {.exec = exec, .program = program, .step = step, .logit_count = logits};
+    // Programs are the executor's own.
+    ps_guard *guard = &((ps_program *)(uintptr_t)program)->guard;
+    job.prefetch_mask = ps_guard_begin(guard, step->row_count);
+    const uint64_t start = guard->site_count > 0 ? ps_clock_ns() : 0;
     job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_team_run(exec->team, walk_plan, &job);
+    if (guard->site_count > 0) {
+        ps_guard_end(guard, (double)(ps_clock_ns() - start));
+    }
     if (exec->times != NULL) {
         exec->times[program->plan->step_count].wait_ns += ps_clock_ns() - job.end_ns;
     }

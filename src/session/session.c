@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PS_DECODE_ROWS_MAX 8u // of a program that is for decoding
 #define ARENA_BYTES ((size_t)4 << 30)
 
 typedef struct sequence {
@@ -181,6 +182,51 @@ void ps_session_profile_get(const ps_session *session, ps_profile *out)
 {
     *out = session->profiler == NULL ? (ps_profile){0} : ps_profiler_get(session->profiler);
 }
+
+// ---- prefetching
+
+// Of all programs of a kind; gains are those of the one that has run most.
+static ps_prefetch_site site_report(const ps_session *session, ps_site site, bool is_prompt)
+{
+    ps_prefetch_site sum = {.site = site == PS_SITE_NONE ? "all" : ps_site_name(site),
+                            .is_prompt = is_prompt};
+    for (uint32_t i = 0; i < session->config.program_count; i++) {
+        const ps_program *program = session->config.programs[i];
+        if ((ps_program_plan(program)->rows_max > PS_DECODE_ROWS_MAX) != is_prompt) {
+            continue;
+        }
+        ps_prefetch_report one;
+        ps_exec_prefetch_report(session->config.exec, program, site, &one);
+        sum.planned += one.planned;
+        sum.fired += one.fired;
+        sum.asked_bytes += one.asked_bytes;
+        sum.moved_bytes += one.moved_bytes;
+        sum.is_off |= one.is_off;
+        if (one.controls > sum.controls) {
+            sum.controls = one.controls;
+            sum.gain = one.gain;
+            sum.gain_lower = one.gain_lower;
+            sum.gain_upper = one.gain_upper;
+        }
+    }
+    return sum;
+}
+
+uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out)
+{
+    uint32_t count = 0;
+    for (uint32_t prompt = 0; prompt < 2; prompt++) {
+        for (uint32_t i = 0; i < PS_SITE_COUNT; i++) {
+            // All together stand last.
+            const ps_site site = (ps_site)((i + 1) % PS_SITE_COUNT);
+            out[count] = site_report(session, site, prompt == 1);
+            count += out[count].planned > 0;
+        }
+    }
+    return count;
+}
+
+// ---- steps
 
 static ps_status tell(ps_session *session, const ps_program *program)
 {
