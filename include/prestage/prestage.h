@@ -384,6 +384,9 @@ typedef struct ps_plan_options {
     uint32_t threads;        // 0: as for a model
     bool measure; // measure this machine's rates (about a second); otherwise stated defaults
     ps_kv_type k_type, v_type; // as of a session
+    uint32_t ranks;            // the plan of rank 0 of so many; 0: one
+    const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
+    ps_prefetch_policy prefetch;
 } ps_plan_options;
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with

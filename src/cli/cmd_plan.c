@@ -98,6 +98,9 @@ ps_status ps_cli_plan(const ps_cli_options *options)
                                           .context_tokens = options->context,
                                           .threads = options->threads,
                                           .measure = !options->no_measure,
+                                          .ranks = options->ranks,
+                                          .link = options->comm_link,
+                                          .prefetch = (ps_prefetch_policy)options->prefetch,
                                           .k_type = (ps_kv_type)options->k_type,
                                           .v_type = (ps_kv_type)options->v_type};
     const ps_plan_format format = options->output != NULL ? PS_PLAN_SESSION

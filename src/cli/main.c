@@ -103,6 +103,9 @@ static ps_status refuse_command(const char *word)
 
 static ps_status run_ranks(const command *chosen, ps_cli_options *options)
 {
+    if (chosen->bit == PS_CLI_PLAN) { // of ranks, not by them
+        return chosen->run(options);
+    }
     PS_TRY(ps_cli_ranks_start(options));
     ps_status status = ps_ranks_rank(options->started) == 0
                            ? chosen->run(options)

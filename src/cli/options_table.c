@@ -1,7 +1,7 @@
 // cli/options_table.c - every option of every command: names, kind, range, help.
 #include "cli/options_internal.h"
 
-#define RANKS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH)
+#define RANKS (SESSIONS)
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
 #define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN)

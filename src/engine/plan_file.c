@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const SPLITS[] = {
-    [PS_SPLIT_ALL] = "all",
-    [PS_SPLIT_ROWS] = "rows",
-    [PS_SPLIT_COLUMNS] = "columns",
-    [PS_SPLIT_UNITS] = "units",
-};
-
 // What can be hidden while a step, or the wait before it, lasts.
 static const char *window_of(const ps_plan_step *step)
 {
@@ -57,9 +50,29 @@ static json_t *step_json(const ps_plan *plan, uint32_t i)
         ps_op_get(step->op)->name, "layer", (int)step->attributes.layer, "site",
         ps_site_name((ps_site)step->attributes.site), "inputs", inputs, "output",
         step->output == PS_NO_VALUE ? json_null() : value_json(plan, step->output), "split",
-        SPLITS[step->split], "barrier", (int)step->barrier, "stream", (int)step->stream, "window",
-        window_of(step), "weight_bytes", (json_int_t)step->weight_bytes, "ops_per_row",
+        ps_split_name(step->split), "barrier", (int)step->barrier, "stream", (int)step->stream,
+        "window", window_of(step), "weight_bytes", (json_int_t)step->weight_bytes, "ops_per_row",
         (json_int_t)step->row_ops, "predicted_ns", (json_int_t)step->predicted_ns);
+}
+
+// Bytes of all that a prefetch would move whole.
+static uint64_t whole_bytes(const ps_plan *plan, const ps_value *value)
+{
+    return value->kind == PS_VALUE_KV ? plan->context_max * ps_value_kv_bytes(value)
+                                      : ps_packed_bytes(value->dtype, value->rows, value->columns) *
+                                            (value->experts == 0 ? 1 : value->experts);
+}
+
+static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
+{
+    const ps_op_attributes *a = &plan->steps[i].attributes;
+    const ps_value *value = &plan->values[plan->steps[i].inputs[0]].is;
+    const uint64_t whole = whole_bytes(plan, value);
+    return json_pack(
+        "{s:i, s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name, "site",
+        ps_site_name((ps_site)a->site), "layer", (int)a->layer, "reason",
+        ps_reason_name((ps_reason)a->reason), "taken", (int)(a->reason < PS_REASON_DECLINED),
+        "bytes", (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
 }
 
 typedef struct totals {
@@ -84,6 +97,7 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
     json_t *steps = json_array();
     json_t *windows = json_array();
     json_t *sites = json_array();
+    json_t *prefetches = json_array();
     for (uint32_t i = 0; i < plan->step_count; i++) {
         (void)json_array_append_new(steps, step_json(plan, i));
         if (*window_of(&plan->steps[i]) != '\0') {
@@ -95,6 +109,9 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
     }
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
+        if (step->op == PS_OP_PREFETCH) {
+            (void)json_array_append_new(prefetches, prefetch_json(plan, i));
+        }
         if (step->attributes.site != PS_SITE_NONE && step->weight_bytes > 0) {
             (void)json_array_append_new(sites,
                                         json_pack("{s:s, s:i, s:i, s:I}", "site",
@@ -105,7 +122,7 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
     }
     json_t *document = json_pack(
         "{s:i, s:i, s:{s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, s:i, s:I, s:I, s:o, s:o, "
-        "s:o}",
+        "s:o, s:o}",
         "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
         machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
         "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
@@ -113,7 +130,7 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
         "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
         (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
         (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
-        windows, "sites", sites);
+        windows, "sites", sites, "prefetches", prefetches);
     char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
     json_decref(document);
     if (text == NULL) {
@@ -136,11 +153,11 @@ static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
                                         "digraph plan {\n  node [shape=box fontname=monospace];\n");
     for (uint32_t i = 0; status == PS_OK && i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
-        status = ps_buffer_printf(out, "  s%u [label=\"%u %s %s\\n%s%s\\n%.1f us\"%s];\n", i, i,
-                                  ps_op_get(step->op)->name,
-                                  ps_site_name((ps_site)step->attributes.site), SPLITS[step->split],
-                                  step->barrier ? " barrier" : "", (double)step->predicted_ns / 1e3,
-                                  step->barrier ? " color=red" : "");
+        status = ps_buffer_printf(
+            out, "  s%u [label=\"%u %s %s\\n%s%s\\n%.1f us\"%s];\n", i, i,
+            ps_op_get(step->op)->name, ps_site_name((ps_site)step->attributes.site),
+            ps_split_name(step->split), step->barrier ? " barrier" : "",
+            (double)step->predicted_ns / 1e3, step->barrier ? " color=red" : "");
         for (uint32_t j = 0; status == PS_OK && j < step->input_count; j++) {
             const ps_value_id alias = plan->values[step->inputs[j]].is.alias_of;
             const bool is_view = plan->values[step->inputs[j]].is.kind == PS_VALUE_ACTIVATION &&
@@ -185,6 +202,12 @@ static ps_status describe_machine(const ps_plan_options *options, ps_machine *ma
     const uint32_t threads = options->threads > 0 ? options->threads
                                                   : ps_machine_default_threads(1);
     PS_TRY(ps_machine_discover(threads, machine));
+    if (options->link != NULL) {
+        ps_comm_link link = {0};
+        PS_TRY(ps_comm_link_parse(options->link, &link));
+        machine->comm_ns = (double)link.latency_ns;
+        machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
+    }
     if (!options->measure) {
         return PS_OK;
     }
@@ -226,6 +249,9 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     const ps_model_config *config = NULL;
     ps_machine machine;
     PS_TRY(ps_model_read(file, arena, &config));
+    if (options->ranks > 1 && format == PS_PLAN_SESSION) {
+        return ps_fail(PS_UNSUPPORTED, "plan files are made for one rank only");
+    }
     if (format == PS_PLAN_SESSION) {
         return print_session(file, config, options, arena, out);
     }
@@ -246,7 +272,9 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
                                   .context_max = context,
                                   .k_dtype = ps_kv_type_dtype(options->k_type),
                                   .v_dtype = ps_kv_type_dtype(options->v_type),
-                                  .machine = &machine};
+                                  .machine = &machine,
+                                  .ranks = options->ranks,
+                                  .prefetch = options->prefetch};
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
     switch (format) {

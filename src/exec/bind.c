@@ -202,7 +202,8 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
     uint64_t sites = 0;
     for (uint32_t i = 0; i < count; i++) {
         ps_bound_step *step = &program->steps[i];
-        if (step->plan->op != PS_OP_PREFETCH) {
+        if (step->plan->op != PS_OP_PREFETCH ||
+            step->plan->attributes.reason >= PS_REASON_DECLINED) {
             continue;
         }
         uint32_t reader = i + 1;

@@ -101,7 +101,7 @@ static ps_prefetch_count *count_of(const ps_walk *walk, const ps_bound_step *ste
 void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
 {
     ps_touch *touch = walk->touch;
-    if ((walk->prefetch_mask >> step->plan->attributes.site & 1) == 0 &&
+    if (step->reader != NULL && (walk->prefetch_mask >> step->plan->attributes.site & 1) == 0 &&
         touch->count < PS_TOUCH_STEPS_MAX) {
         touch->steps[touch->count++] = step;
         if (touch->count == 1) {
@@ -187,8 +187,7 @@ void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_
                                 .is_off = program->guard.off >> site & 1};
     for (uint32_t i = 0; i < program->plan->step_count; i++) {
         const ps_bound_step *step = &program->steps[i];
-        if (step->plan->op != PS_OP_PREFETCH ||
-            (site != PS_SITE_NONE && step->plan->attributes.site != site)) {
+        if (step->reader == NULL || (site != PS_SITE_NONE && step->plan->attributes.site != site)) {
             continue;
         }
         out->planned++;

@@ -22,9 +22,9 @@ const char *ps_prefetch_policy_name(ps_prefetch_policy policy)
 // What one collective's time may be used for.
 typedef struct budget {
     ps_prefetch_policy policy;
-    uint64_t capacity_bytes; // preserve: the sum stays below it
-    uint64_t left_bytes;
-    bool is_over;
+    uint64_t left_bytes; // preserve: the sum stays below it
+    bool is_over;        // preserve: something did not fit
+    bool is_short;       // auto: time, and not capacity, is what is left
 } budget;
 
 static bool is_collective(const ps_node *node)
@@ -38,8 +38,7 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
     const ps_machine *machine = options->machine;
     const uint64_t caches = machine->l2_bytes * machine->threads;
     if (options->prefetch == PS_PREFETCH_PRESERVE) {
-        return (budget){
-            .policy = PS_PREFETCH_PRESERVE, .capacity_bytes = caches, .left_bytes = caches};
+        return (budget){.policy = PS_PREFETCH_PRESERVE, .left_bytes = caches};
     }
     const ps_value *moved = &graph->values[collective->inputs[0]];
     const uint64_t bytes = options->rows_max * (uint64_t)moved->columns * sizeof(float);
@@ -47,8 +46,8 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
                                      machine->fill_gbs);
     const uint64_t room = caches / 4 * 3;
     return (budget){.policy = PS_PREFETCH_AUTO,
-                    .capacity_bytes = room,
-                    .left_bytes = time < room ? time : room};
+                    .left_bytes = time < room ? time : room,
+                    .is_short = time < room};
 }
 
 // Bytes that a node reads of an operand in a step of one row; 0: none that can be prefetched.
@@ -87,53 +86,67 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-// How many of `bytes` to move; 0: none.
-static uint64_t take(budget *b, uint64_t bytes, bool is_kv)
+// preserve: all of it, while the sum stays below the capacity; nothing behind the first misfit.
+static ps_reason take_whole(budget *b, uint64_t bytes)
 {
-    if (b->policy == PS_PREFETCH_PRESERVE) {
-        if (bytes >= b->left_bytes) {
-            b->is_over = true;
-            return 0;
-        }
-        b->left_bytes -= bytes;
-        return bytes;
+    if (b->is_over) {
+        return PS_REASON_AFTER_MISFIT;
     }
-    const uint64_t taken = smaller(bytes, b->left_bytes);
-    if (taken < smaller(bytes, LEAST_BYTES)) {
-        return 0;
+    if (bytes >= b->left_bytes) {
+        b->is_over = true;
+        return PS_REASON_NO_CAPACITY;
     }
-    // How much of the longest context is there will be seen in the step; then the rest of the time
-    // is for what comes behind it.
-    b->left_bytes -= is_kv ? 0 : taken;
-    return taken;
+    b->left_bytes -= bytes;
+    return PS_REASON_WHOLE;
 }
 
-static ps_status add_prefetch(ps_graph *graph, const ps_node *reader, ps_value_id id,
-                              uint64_t bytes, bool whole)
+// auto: as much as is left. *bytes becomes what is taken.
+static ps_reason take_part(budget *b, bool is_kv, uint64_t *bytes)
 {
-    const ps_node node = {.op = PS_OP_PREFETCH,
-                          .input_count = 1,
-                          .inputs = {id},
-                          .output = PS_NO_VALUE,
-                          .attributes = {.layer = reader->attributes.layer,
-                                         .site = reader->attributes.site,
-                                         .bytes = whole ? 0 : (uint32_t)bytes}};
+    const uint64_t taken = smaller(*bytes, b->left_bytes);
+    if (taken < smaller(*bytes, LEAST_BYTES)) {
+        return PS_REASON_NO_TIME;
+    }
+    const bool is_whole = taken == *bytes;
+    *bytes = taken;
+    // How much of the longest context is there will be seen in the step; what it leaves of the time
+    // is for what stands behind it.
+    b->left_bytes -= is_kv ? 0 : taken;
+    return is_whole ? PS_REASON_WHOLE : b->is_short ? PS_REASON_PART_TIME : PS_REASON_PART_CAPACITY;
+}
+
+static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *options, budget *b,
+                                  const ps_node *reader, uint32_t operand, uint64_t bytes)
+{
+    const ps_value_id id = reader->inputs[operand];
+    ps_reason reason;
+    if (b->policy == PS_PREFETCH_PRESERVE) {
+        reason = take_whole(b, bytes);
+    } else if (!is_bound_by_memory(graph, options, reader, operand, bytes)) {
+        reason = PS_REASON_COMPUTE_BOUND;
+    } else {
+        reason = take_part(b, graph->values[id].kind == PS_VALUE_KV, &bytes);
+    }
+    const bool is_whole = reason == PS_REASON_WHOLE;
+    const ps_node node = {
+        .op = PS_OP_PREFETCH,
+        .input_count = 1,
+        .inputs = {id},
+        .output = PS_NO_VALUE,
+        .attributes = {.layer = reader->attributes.layer,
+                       .site = reader->attributes.site,
+                       .bytes = is_whole ? 0 : (uint32_t)smaller(bytes, UINT32_MAX),
+                       .reason = reason}};
     return ps_graph_add_node(graph, &node);
 }
 
 static ps_status prefetch_operands(ps_graph *graph, const ps_pass_options *options, budget *b,
-                                   const ps_node *node)
+                                   const ps_node *reader)
 {
-    for (uint32_t i = 0; i < node->input_count && !b->is_over; i++) {
-        const uint64_t bytes = stored_bytes(graph, options, node, i);
-        if (bytes == 0 || (b->policy == PS_PREFETCH_AUTO &&
-                           !is_bound_by_memory(graph, options, node, i, bytes))) {
-            continue;
-        }
-        const bool is_kv = graph->values[node->inputs[i]].kind == PS_VALUE_KV;
-        const uint64_t taken = smaller(take(b, bytes, is_kv), UINT32_MAX);
-        if (taken > 0) {
-            PS_TRY(add_prefetch(graph, node, node->inputs[i], taken, taken == bytes));
+    for (uint32_t i = 0; i < reader->input_count; i++) {
+        const uint64_t bytes = stored_bytes(graph, options, reader, i);
+        if (bytes > 0) {
+            PS_TRY(prefetch_operand(graph, options, b, reader, i, bytes));
         }
     }
     return PS_OK;
@@ -157,7 +170,7 @@ ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
             continue;
         }
         budget b = start_budget(graph, options, &old[i]);
-        for (uint32_t j = i + 1; j < count && !is_collective(&old[j]) && !b.is_over; j++) {
+        for (uint32_t j = i + 1; j < count && !is_collective(&old[j]); j++) {
             PS_TRY(prefetch_operands(graph, options, &b, &old[j]));
         }
     }

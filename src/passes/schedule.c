@@ -367,7 +367,11 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     work.cache_bytes += output == NULL ? 0 : rows * row_bytes(output);
     work.cache_bytes *= step->split == PS_SPLIT_ALL ? workers
                                                     : 1; // all workers' rate, each does all
-    step->predicted_ns = ps_cost_work_ns(machine, &work) +
+    const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
+    const uint64_t work_ns = is_collective
+                                 ? ps_cost_collective_ns(machine, rows * row_bytes(output))
+                                 : ps_cost_work_ns(machine, &work);
+    step->predicted_ns = work_ns +
                          (step->barrier && workers > 1 ? (uint64_t)machine->barrier_ns : 0);
 }
 

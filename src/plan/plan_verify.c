@@ -235,9 +235,12 @@ static ps_status check_formats(const ps_plan *plan, const ps_plan_step *step)
     return PS_OK;
 }
 
-// A collective is one of all ranks of the plan.
+// A collective is one of all ranks of the plan. A runner of one rank has nobody to ask.
 static ps_status check_collective(const ps_plan *plan, const ps_plan_step *step)
 {
+    if (plan->ranks <= 1) {
+        return ps_fail(PS_INVALID, "a collective in a plan of one rank");
+    }
     return step->attributes.ranks == plan->ranks && step->attributes.rank == plan->rank
                ? PS_OK
                : ps_fail(PS_INVALID, "is of rank %u of %u, the plan of rank %u of %u",
@@ -342,6 +345,10 @@ static ps_status check_stream(const ps_plan_check *check, uint32_t index)
                                                         : PS_STREAM_COMPUTE;
     if (step->stream != right) {
         return ps_fail(PS_INVALID, "stream=%u, %u would be right", step->stream, right);
+    }
+    if (step->join > 0 && !step->barrier) {
+        return ps_fail(PS_INVALID, "join=%u without a barrier, at which the other workers wait",
+                       step->join);
     }
     const uint32_t before = index == 0 ? 0 : check->started[index - 1];
     return ps_range_check("join", step->join, 0, before);

@@ -30,14 +30,17 @@ static ps_status check_one(const ps_plan_check *check, uint32_t index, const uin
     if (check->plan->steps[index].barrier || check->plan->steps[index].join > 0) {
         return ps_fail(PS_INVALID, "a prefetch fills a wait and has none itself");
     }
+    if (reader[id] == PS_NO_VALUE) {
+        return ps_fail(PS_INVALID, "prefetch of '%s', which nobody reads after it", name);
+    }
+    if (check->plan->steps[index].attributes.reason >= PS_REASON_DECLINED) {
+        return PS_OK;
+    }
     if (!has_wait(check, index)) {
         return ps_fail(PS_INVALID,
                        "prefetch of '%s' starts late: no collective is in flight, and no barrier "
                        "follows",
                        name);
-    }
-    if (reader[id] == PS_NO_VALUE) {
-        return ps_fail(PS_INVALID, "prefetch of '%s', which nobody reads after it", name);
     }
     if (prefetch[id] != PS_NO_VALUE && prefetch[id] < reader[id]) {
         return ps_fail(PS_INVALID, "'%s' is prefetched again in step %u, before it is read", name,
@@ -63,7 +66,9 @@ ps_status ps_plan_check_prefetches(const ps_plan_check *check, ps_arena *arena)
             if (status != PS_OK) {
                 return ps_fail_prefix(status, "step %u", i);
             }
-            prefetch[step->inputs[0]] = i;
+            if (step->attributes.reason < PS_REASON_DECLINED) {
+                prefetch[step->inputs[0]] = i;
+            }
             continue;
         }
         for (uint32_t j = 0; j < step->input_count; j++) {

@@ -4,7 +4,8 @@
 //      and together the whole are accepted.
 //   2. A worker reads another's part only when a barrier stands between: the time between two
 //      barriers is an epoch, and within one nothing is known of who is where.
-//   3. What a collective makes is read behind a barrier that worker 0 passes when it is done.
+//   3. What a collective makes is read behind a barrier that worker 0 passes when it is done; until
+//      there it may be written.
 //   4. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
 //      one from step to step.
 #include "plan/plan_internal.h"
@@ -222,6 +223,32 @@ static int by_last(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+// The epoch up to which a value is written or read.
+static uint32_t last_epoch(const ps_plan_check *check, uint32_t id)
+{
+    const ps_plan *plan = check->plan;
+    const uint32_t writer = check->writer[id];
+    const uint32_t read = check->epoch[check->last_read[id]];
+    if (plan->values[id].is.is_output) {
+        return UINT32_MAX;
+    }
+    if (plan->steps[writer].stream != PS_STREAM_COMM) {
+        return read;
+    }
+    uint32_t low = writer; // the first step that has joined it
+    uint32_t high = plan->step_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (check->joined[middle] < check->started[writer]) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const uint32_t joined = low < plan->step_count ? check->epoch[low] : UINT32_MAX;
+    return joined > read ? joined : read;
+}
+
 static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifetime *lives)
 {
     const ps_plan *plan = check->plan;
@@ -237,15 +264,14 @@ static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifeti
         if (rows == 0) { // of logits that nobody may want: no bytes
             continue;
         }
-        const uint32_t last = check->last_read[i];
         lives[count++] = (lifetime){
             .value = value,
             .begin = value->offset_bytes,
             .end = value->offset_bytes + rows * value->row_bytes,
             .first = is_private ? writer : check->epoch[writer],
-            .last = value->is.is_output ? UINT32_MAX
-                    : is_private        ? last
-                                        : check->epoch[last],
+            .last = !is_private           ? last_epoch(check, i)
+                    : value->is.is_output ? UINT32_MAX
+                                          : check->last_read[i],
         };
     }
     return count;
