@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define ROUNDS 7
@@ -66,7 +67,17 @@ static void *allocate(size_t bytes)
         fprintf(stderr, "bench_attention: no memory for %zu bytes\n", bytes);
         exit(1);
     }
+    (void)madvise(memory, bytes, MADV_HUGEPAGE); // as the KV cache is
     return memory;
+}
+
+static void find_blocks(const workload *w, uint32_t unit, const void *blocks[CHUNK_BLOCKS])
+{
+    const size_t block_bytes = 2 * ps_kv_part_bytes(w->dtype, w->head_dim);
+    for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
+        const size_t block = (size_t)unit / KV_HEADS * CHUNK_BLOCKS + b;
+        blocks[b] = w->kv + (block * KV_HEADS + unit % KV_HEADS) * block_bytes;
+    }
 }
 
 static void attend(const workload *w)
@@ -78,20 +89,19 @@ static void attend(const workload *w)
         q[i] = queries[i];
         end[i] = PS_ATTENTION_CHUNK;
     }
-    const size_t block_bytes = 2 * ps_kv_part_bytes(w->dtype, w->head_dim);
-    for (uint32_t unit = 0; unit < w->chunks * KV_HEADS; unit++) {
-        const void *blocks[CHUNK_BLOCKS];
-        for (uint32_t b = 0; b < CHUNK_BLOCKS; b++) {
-            const size_t block = (size_t)unit / KV_HEADS * CHUNK_BLOCKS + b;
-            blocks[b] = w->kv + (block * KV_HEADS + unit % KV_HEADS) * block_bytes;
-        }
+    const uint32_t units = w->chunks * KV_HEADS;
+    const void *blocks[2][CHUNK_BLOCKS];
+    find_blocks(w, 0, blocks[0]);
+    for (uint32_t unit = 0; unit < units; unit++) {
+        find_blocks(w, (unit + 1) % units, blocks[(unit + 1) % 2]);
         w->kernels->attention_partial(&(ps_attention_partial){
             .q = q,
             .queries = w->queries,
             .head_dim = w->head_dim,
             .k_dtype = w->dtype,
             .v_dtype = w->dtype,
-            .blocks = blocks,
+            .blocks = blocks[unit % 2],
+            .next = blocks[(unit + 1) % 2],
             .begin = begin,
             .end = end,
             .scale = 0.125f,

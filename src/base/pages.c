@@ -8,8 +8,7 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
-// Below this, the first touch of one byte must not cost 2 MiB: a KV pool has one block for each
-// layer.
+// Below this, the first touch of one byte must not cost 2 MiB.
 #define HUGE_BLOCK_BYTES_MIN ((uint64_t)32 << 20)
 
 ps_status ps_pages_map(uint64_t size_bytes, const char *what, void **out)

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "comm/handshake.h"
 #include "engine/calibrate.h"
+#include "engine/hints.h"
 #include "engine/model_internal.h"
 
 #include <stdio.h>
@@ -108,6 +109,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(ps_model_read(model->file, &model->arena, &model->config));
     PS_TRY(ps_team_create(threads, &model->team));
     PS_TRY(load_weights(model, options));
+    ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
 }
 

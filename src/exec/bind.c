@@ -91,8 +91,7 @@ static ps_kv_layer kv_layer_of(const ps_value *kv)
                          .k_dtype = kv->dtype,
                          .v_dtype = kv->v_dtype,
                          .k_bytes = k_bytes,
-                         .head_bytes = head_bytes,
-                         .block_bytes = kv_heads * head_bytes};
+                         .head_bytes = head_bytes};
 }
 
 // The KV layers of an executor are those of its first plan.
@@ -103,6 +102,7 @@ static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
         count += plan->values[i].is.kind == PS_VALUE_KV;
     }
     exec->kv_layer_count = 0; // binding the first plan may have failed before
+    memset(exec->kv_block_bytes, 0, sizeof exec->kv_block_bytes);
     exec->kv_layers = PS_ARENA_NEW(&exec->arena, ps_kv_layer, count);
     if (exec->kv_layers == NULL) {
         return PS_NO_MEMORY;
@@ -110,7 +110,11 @@ static ps_status take_kv_layers(ps_exec *exec, const ps_plan *plan)
     for (uint32_t i = 0; i < plan->value_count; i++) {
         const ps_plan_value *value = &plan->values[i];
         if (value->is.kind == PS_VALUE_KV) {
-            exec->kv_layers[exec->kv_layer_count++] = kv_layer_of(&value->is);
+            ps_kv_layer *layer = &exec->kv_layers[exec->kv_layer_count++];
+            uint64_t *group_bytes = &exec->kv_block_bytes[value->is.kv_group];
+            *layer = kv_layer_of(&value->is);
+            layer->offset_bytes = *group_bytes;
+            *group_bytes += layer->kv_heads * layer->head_bytes;
         }
     }
     exec->kv_group_count = plan->kv_group_count;

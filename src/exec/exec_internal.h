@@ -55,8 +55,7 @@ typedef struct ps_kv_layer {
     uint32_t kv_heads, head_dim;
     ps_dtype k_dtype, v_dtype;
     uint64_t k_bytes, head_bytes; // of one head in a block: its K, then all of it
-    uint64_t block_bytes;         // of all its heads
-    char *pool;                   // [group_blocks][kv_heads] KV blocks
+    uint64_t offset_bytes;        // of its heads in a block of the group
 } ps_kv_layer;
 
 struct ps_exec {
@@ -69,8 +68,10 @@ struct ps_exec {
     uint32_t kv_layer_count;
     uint32_t kv_windows[PS_KV_GROUPS_LIMIT];
     uint32_t kv_group_count;
-    uint32_t table_blocks; // blocks a sequence may have
-    uint32_t *tables;      // [sequences][groups][table_blocks], PS_NO_BLOCK where nothing lives
+    uint64_t kv_block_bytes[PS_KV_GROUPS_LIMIT]; // of all layers of the group
+    char *kv_pools[PS_KV_GROUPS_LIMIT];          // [group_blocks]
+    uint32_t table_blocks;                       // blocks a sequence may have
+    uint32_t *tables; // [sequences][groups][table_blocks], PS_NO_BLOCK where nothing lives
     char *shared;
     char *privates; // [workers][private_stride]: workspace, then scratch
     uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
@@ -150,7 +151,7 @@ typedef struct ps_attention_unit {
     uint32_t first, last; // positions of the chunk that the row sees: [first, last]
 } ps_attention_unit;
 ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
-                                         uint64_t unit);
+                                         uint64_t index);
 
 // Returns when the first `count` collectives of the run are done, or one has failed.
 void ps_exec_comm_join(const ps_walk *walk, uint32_t count);
@@ -209,8 +210,9 @@ static inline char *ps_kv_block(const ps_walk *walk, const ps_kv_layer *layer, u
     const uint32_t *table = exec->tables +
                             ((uint64_t)sequence * exec->kv_group_count + layer->group) *
                                 exec->table_blocks;
-    return layer->pool + table[position / PS_KV_BLOCK_TOKENS] * layer->block_bytes +
-           head * layer->head_bytes;
+    return exec->kv_pools[layer->group] +
+           table[position / PS_KV_BLOCK_TOKENS] * exec->kv_block_bytes[layer->group] +
+           layer->offset_bytes + head * layer->head_bytes;
 }
 
 #endif

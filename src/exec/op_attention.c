@@ -222,9 +222,26 @@ static uint64_t partial_chunk_floats(const shape *s)
     return (uint64_t)s->heads * (s->head_dim + 2);
 }
 
-static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const shape *s, uint32_t r,
-                         uint32_t kv_head, uint32_t chunk)
+// One call of the partial kernel in decode.
+typedef struct unit {
+    uint32_t row, kv_head, chunk;
+    const void *blocks[CHUNK_BLOCKS];
+} unit;
+
+static void open_unit(const ps_walk *walk, const shape *s, unit *u)
 {
+    const ps_step_row *row = &walk->rows[u->row];
+    find_blocks(walk, s, row->sequence, u->kv_head, u->chunk, first_seen(s->window, row->position),
+                row->position + 1, u->blocks);
+}
+
+// `next`: the unit that this worker does next, or NULL.
+static void attend_unit(const ps_walk *walk, const ps_bound_step *step, const shape *s,
+                        const unit *u, const unit *next)
+{
+    const uint32_t r = u->row;
+    const uint32_t kv_head = u->kv_head;
+    const uint32_t chunk = u->chunk;
     uint32_t head;
     const uint32_t group = queries_of(s, kv_head, &head);
     const uint32_t position = walk->rows[r].position;
@@ -235,8 +252,6 @@ static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const s
         bench.begin[i] = clip(first, chunk);
         bench.end[i] = clip(position + 1, chunk);
     }
-    const void *blocks[CHUNK_BLOCKS];
-    find_blocks(walk, s, walk->rows[r].sequence, kv_head, chunk, first, position + 1, blocks);
     float *m = ps_row_f32(walk, &step->output, r) + chunk * partial_chunk_floats(s);
     float *l = m + s->heads;
     float *o = l + s->heads;
@@ -246,7 +261,8 @@ static void attend_chunk(const ps_walk *walk, const ps_bound_step *step, const s
                                 .head_dim = s->head_dim,
                                 .k_dtype = s->layer->k_dtype,
                                 .v_dtype = s->layer->v_dtype,
-                                .blocks = blocks,
+                                .blocks = u->blocks,
+                                .next = next == NULL ? NULL : next->blocks,
                                 .begin = bench.begin,
                                 .end = bench.end,
                                 .scale = s->scale,
@@ -277,19 +293,19 @@ void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uin
 }
 
 ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
-                                         uint64_t unit)
+                                         uint64_t index)
 {
     const shape s = shape_of(walk, step, step->inputs[0].columns);
     uint32_t r = 0;
-    for (; unit >= units_of_row(walk, &s, r); r++) {
-        unit -= units_of_row(walk, &s, r);
+    for (; index >= units_of_row(walk, &s, r); r++) {
+        index -= units_of_row(walk, &s, r);
     }
     const uint32_t position = walk->rows[r].position;
     const uint32_t first = first_seen(s.window, position);
-    const uint32_t chunk = first / CHUNK + (uint32_t)(unit / s.layer->kv_heads);
+    const uint32_t chunk = first / CHUNK + (uint32_t)(index / s.layer->kv_heads);
     const uint32_t last = chunk * CHUNK + CHUNK - 1;
     return (ps_attention_unit){.row = r,
-                               .head = (uint32_t)(unit % s.layer->kv_heads),
+                               .head = (uint32_t)(index % s.layer->kv_heads),
                                .chunk = chunk,
                                .first = first > chunk * CHUNK ? first : chunk * CHUNK,
                                .last = last < position ? last : position};
@@ -300,9 +316,18 @@ void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step
     const shape s = shape_of(walk, step, step->inputs[0].columns);
     uint64_t begin, end;
     ps_exec_attention_units(walk, step, &begin, &end);
-    for (uint64_t unit = begin; unit < end; unit++) {
-        const ps_attention_unit u = ps_exec_attention_unit(walk, step, unit);
-        attend_chunk(walk, step, &s, u.row, u.head, u.chunk);
+    unit pair[2] = {0}; // each is attended when the next one's blocks are known
+    for (uint64_t index = begin; index < end; index++) {
+        const ps_attention_unit found = ps_exec_attention_unit(walk, step, index);
+        unit *here = &pair[index % 2];
+        *here = (unit){.row = found.row, .kv_head = found.head, .chunk = found.chunk};
+        open_unit(walk, &s, here);
+        if (index > begin) {
+            attend_unit(walk, step, &s, &pair[(index - 1) % 2], here);
+        }
+    }
+    if (end > begin) {
+        attend_unit(walk, step, &s, &pair[(end - 1) % 2], NULL);
     }
 }
 

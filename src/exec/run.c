@@ -3,6 +3,7 @@
 #include "base/pages.h"
 #include "exec/exec_internal.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +37,9 @@ ps_status ps_exec_create(ps_team *team, const ps_kernels *kernels, const ps_exec
     return PS_OK;
 }
 
-static uint64_t pool_bytes(const ps_exec *exec, const ps_kv_layer *layer)
+static uint64_t pool_bytes(const ps_exec *exec, uint32_t group)
 {
-    return exec->options.group_blocks[layer->group] * layer->block_bytes;
+    return exec->options.group_blocks[group] * exec->kv_block_bytes[group];
 }
 
 void ps_exec_destroy(ps_exec *exec)
@@ -46,8 +47,8 @@ void ps_exec_destroy(ps_exec *exec)
     if (exec == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
-        ps_pages_unmap(exec->kv_layers[i].pool, pool_bytes(exec, &exec->kv_layers[i]));
+    for (uint32_t g = 0; g < exec->kv_group_count; g++) {
+        ps_pages_unmap(exec->kv_pools[g], pool_bytes(exec, g));
     }
     ps_pages_unmap(exec->shared, exec->shared_bytes);
     ps_pages_unmap(exec->comm_scratch, exec->comm_scratch_bytes);
@@ -58,15 +59,21 @@ void ps_exec_destroy(ps_exec *exec)
 
 static ps_status allocate_pools(ps_exec *exec)
 {
-    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
-        ps_kv_layer *layer = &exec->kv_layers[i];
-        const uint64_t bytes = pool_bytes(exec, layer);
-        if (bytes == 0) {
-            return ps_fail(PS_INVALID, "kv group %u has no blocks", layer->group);
+    for (uint32_t g = 0; g < exec->kv_group_count; g++) {
+        uint64_t bytes;
+        if (exec->kv_block_bytes[g] == 0) {
+            continue; // no layer is of this group
+        }
+        if (exec->options.group_blocks[g] == 0) {
+            return ps_fail(PS_INVALID, "kv group %u has no blocks", g);
+        }
+        if (!ps_checked_mul(exec->options.group_blocks[g], exec->kv_block_bytes[g], &bytes)) {
+            return ps_fail(PS_NO_MEMORY, "%u KV blocks of %" PRIu64 " bytes: no memory is so large",
+                           exec->options.group_blocks[g], exec->kv_block_bytes[g]);
         }
         void *pool;
         PS_TRY(ps_pages_map(bytes, "the KV cache", &pool));
-        layer->pool = pool;
+        exec->kv_pools[g] = pool;
         exec->kv_bytes += bytes;
     }
     return PS_OK;
@@ -290,12 +297,10 @@ static void change_block(ps_exec *exec, const ps_step_block *change)
     exec->tables[((uint64_t)change->sequence * exec->kv_group_count + change->group) *
                      exec->table_blocks +
                  change->index] = change->block;
-    for (uint32_t i = 0; i < exec->kv_layer_count && change->copy_from != PS_NO_BLOCK; i++) {
-        const ps_kv_layer *layer = &exec->kv_layers[i];
-        if (layer->group == change->group && change->copy_from != change->block) {
-            memcpy(layer->pool + change->block * layer->block_bytes,
-                   layer->pool + change->copy_from * layer->block_bytes, layer->block_bytes);
-        }
+    const uint64_t bytes = exec->kv_block_bytes[change->group];
+    if (bytes > 0 && change->copy_from != PS_NO_BLOCK && change->copy_from != change->block) {
+        char *pool = exec->kv_pools[change->group];
+        memcpy(pool + change->block * bytes, pool + change->copy_from * bytes, bytes);
     }
 }
 

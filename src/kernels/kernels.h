@@ -124,6 +124,8 @@ typedef struct ps_attention_partial {
     ps_dtype k_dtype, v_dtype; // F16 or Q8_0
     const void *const *blocks; // [8] KV blocks (layout.h); may be NULL before the first and behind
                                // the last position that any query sees
+    const void *const *next;   // [8] the blocks of the call that follows, likewise, to be fetched
+                               // ahead; NULL: not known
     const uint16_t *begin;     // [queries], 0..256
     const uint16_t *end;       // [queries], begin..256
     float scale;

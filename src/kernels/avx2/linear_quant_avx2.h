@@ -29,10 +29,12 @@
 #define TILE_TOKENS 4
 #define UNIT_BLOCKS_MAX 8
 
-// Groups lie one after the other, so the hints run on into the next. Cores that need hints want
-// 2 to 4 KiB; a Zen 4 core reads as fast without, bears 4 KiB (Q4_0: 100 % of the read bandwidth)
-// and loses a seventh at 1 KiB.
-#define AHEAD_BYTES 4096
+// Bytes from what is in hand to what is asked for. Groups lie one after the other, so the hints run
+// on into the next.
+#define NEAR_BYTES 4096
+#define FAR_BYTES 8192
+// Tokens from which the `heavy` hint holds.
+#define HEAVY_TOKENS 3
 
 // The scales of one unit as floats, by block and row. m is what multiplies ds.
 typedef struct unit_scales {
@@ -199,13 +201,20 @@ INLINE void open_k(unit_scales *unit, const uint8_t *scales)
     }
 }
 
-// Asks for what is needed AHEAD_BYTES later. The last group's hints point past the weights.
-INLINE void prefetch(const uint8_t *p, uint32_t bytes)
+// Asks for what is needed later. The last group's hints point past the weights.
+INLINE void prefetch(const uint8_t *p, uint32_t bytes, ps_prefetch hint)
 {
-    const uintptr_t address = (uintptr_t)p + AHEAD_BYTES;
-    UNROLL
-    for (uint32_t i = 0; i < bytes; i += PS_CACHE_LINE_BYTES) {
-        _mm_prefetch((const char *)(address + i), _MM_HINT_T0);
+    const uintptr_t address = (uintptr_t)p;
+    if (hint == PS_PREFETCH_NEAR) {
+        UNROLL
+        for (uint32_t i = 0; i < bytes; i += PS_CACHE_LINE_BYTES) {
+            _mm_prefetch((const char *)(address + NEAR_BYTES + i), _MM_HINT_T0);
+        }
+    } else if (hint == PS_PREFETCH_FAR) {
+        UNROLL
+        for (uint32_t i = 0; i < bytes; i += PS_CACHE_LINE_BYTES) {
+            _mm_prefetch((const char *)(address + FAR_BYTES + i), _MM_HINT_T1);
+        }
     }
 }
 
@@ -232,7 +241,7 @@ INLINE void add_block(const quant_type *type, __m256 acc[][2], const __m256i dot
 // most TILE_TOKENS. y is of the first of them.
 INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_output,
                         const uint8_t *w, uint32_t inputs, const void *x, uint32_t first,
-                        uint32_t count, int tokens)
+                        uint32_t count, ps_prefetch hint, int tokens)
 {
     const uint32_t unit_count = inputs / PS_BLOCK_COLUMNS / type->unit_blocks;
     const uint32_t columns = inputs * count;
@@ -251,12 +260,12 @@ INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_ou
     for (uint32_t u = 0; u < unit_count; u++) {
         const uint8_t *const scales = w;
         unit_scales unit;
-        prefetch(scales, type->scale_bytes);
+        prefetch(scales, type->scale_bytes, hint);
         type->open_unit(&unit, scales);
         w += type->scale_bytes;
         for (uint32_t b = 0; b < type->unit_blocks; b++) {
             __m256i dot[TILE_TOKENS][2];
-            prefetch(w, type->block_bytes);
+            prefetch(w, type->block_bytes, hint);
             type->dots(dot, w, scales + 32 * b, &in, tokens);
             add_block(type, acc, dot, &unit, b, &in, tokens);
             w += type->block_bytes;
@@ -278,18 +287,18 @@ INLINE void linear_tile(const quant_type *type, float *const *y, size_t first_ou
 
 // One group for a whole activation tile of `count` tokens.
 INLINE void linear_group(const quant_type *type, float *const *y, size_t output, const uint8_t *w,
-                         uint32_t inputs, const void *x, uint32_t count)
+                         uint32_t inputs, const void *x, uint32_t count, ps_prefetch hint)
 {
     uint32_t t = 0;
     for (; count - t >= TILE_TOKENS; t += TILE_TOKENS) {
-        linear_tile(type, y + t, output, w, inputs, x, t, count, TILE_TOKENS);
+        linear_tile(type, y + t, output, w, inputs, x, t, count, hint, TILE_TOKENS);
     }
     if (count - t == 3) {
-        linear_tile(type, y + t, output, w, inputs, x, t, count, 3);
+        linear_tile(type, y + t, output, w, inputs, x, t, count, hint, 3);
     } else if (count - t == 2) {
-        linear_tile(type, y + t, output, w, inputs, x, t, count, 2);
+        linear_tile(type, y + t, output, w, inputs, x, t, count, hint, 2);
     } else if (count - t == 1) {
-        linear_tile(type, y + t, output, w, inputs, x, t, count, 1);
+        linear_tile(type, y + t, output, w, inputs, x, t, count, hint, 1);
     }
 }
 
@@ -301,9 +310,10 @@ INLINE void linear_quant(const quant_type *type, const ps_linear *args)
     for (size_t group = 0; group < args->group_count; group++, w += group_bytes) {
         for (uint32_t t = 0; t < args->tokens; t += PS_TILE_TOKENS) {
             const uint32_t left = args->tokens - t;
+            const uint32_t count = left < PS_TILE_TOKENS ? left : PS_TILE_TOKENS;
             linear_group(type, args->y + t, group * PS_GROUP_ROWS, w, args->inputs,
-                         args->x[t / PS_TILE_TOKENS],
-                         left < PS_TILE_TOKENS ? left : PS_TILE_TOKENS);
+                         args->x[t / PS_TILE_TOKENS], count,
+                         count < HEAVY_TOKENS ? args->hints.light : args->hints.heavy);
         }
     }
 }

@@ -122,32 +122,47 @@ INLINE __m512i join(__m512i low, int low_mask, __m512i high, int high_mask)
                                      0xea);
 }
 
+// Loads into a register, once: compilers else load again for each use.
+INLINE __m512i load(const uint8_t *from)
+{
+    __m512i v = _mm512_loadu_si512(from);
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+// The bits of a block that its nibbles lack.
+INLINE pair load_high(ps_dtype dtype, const uint8_t *block)
+{
+    pair high = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    if (is_five_bit(dtype)) {
+        high.lo = load(block);
+    } else if (dtype == PS_DTYPE_Q6_K) {
+        high = (pair){load(block), load(block + 64)};
+    }
+    return high;
+}
+
 // The fifth bits of columns 4p and 16 + 4p are bits p and 4 + p of `high`.
 INLINE pair join_fifth(__m512i v, __m512i high, int p, bool raised)
 {
-    const __m512i low_bit = shift(high, 4 - p);
-    if (raised) {
-        return (pair){join(v, 15, low_bit, 0x10),
-                      join(shift(v, -1), 0x78, shift(high, 3 - p), 0x80)};
-    }
-    return (pair){join(v, 15, low_bit, 0x10), join(shift(v, -4), 15, shift(high, -p), 0x10)};
+    const __m512i lo = join(v, 15, shift(high, 4 - p), 0x10);
+    return (pair){lo, raised ? join(shift(v, -1), 0x78, shift(high, 3 - p), 0x80)
+                             : join(shift(v, -4), 15, shift(high, -p), 0x10)};
 }
 
-INLINE pair unpack_pair(ps_dtype dtype, const uint8_t *block, int p, bool raised)
+INLINE pair unpack_pair(ps_dtype dtype, const uint8_t *block, pair high, int p, bool raised)
 {
     if (dtype == PS_DTYPE_Q8_0) {
-        return (pair){_mm512_loadu_si512(block + p * 64), _mm512_loadu_si512(block + 256 + p * 64)};
+        return (pair){load(block + p * 64), load(block + 256 + p * 64)};
     }
     const int high_bytes = is_five_bit(dtype) ? 64 : dtype == PS_DTYPE_Q6_K ? 128 : 0;
-    const __m512i v = _mm512_loadu_si512(block + high_bytes + p * 64);
+    const __m512i v = load(block + high_bytes + p * 64);
     if (is_five_bit(dtype)) {
-        return join_fifth(v, _mm512_loadu_si512(block), p, raised);
+        return join_fifth(v, high.lo, p, raised);
     }
     if (dtype == PS_DTYPE_Q6_K) {
-        const __m512i lo = _mm512_loadu_si512(block);
-        const __m512i hi = _mm512_loadu_si512(block + 64);
-        return (pair){join(v, 15, shift(lo, 4 - 2 * p), 0x30),
-                      join(shift(v, -4), 15, shift(hi, 4 - 2 * p), 0x30)};
+        return (pair){join(v, 15, shift(high.lo, 4 - 2 * p), 0x30),
+                      join(shift(v, -4), 15, shift(high.hi, 4 - 2 * p), 0x30)};
     }
     const __m512i mask = _mm512_set1_epi8(15);
     return (pair){_mm512_and_si512(v, mask),
@@ -266,9 +281,10 @@ INLINE void add_block(ps_dtype dtype, __m512 *acc, const uint8_t *block, const s
         lo[t] = start(dtype, split ? sums[0] : sums[0] + sums[1]);
         hi[t] = split ? start(dtype, sums[1]) : _mm512_setzero_si512();
     }
+    const pair high = load_high(dtype, block);
 #pragma GCC unroll 4
     for (int p = 0; p < 4; p++) {
-        const pair w = unpack_pair(dtype, block, p, raised > 0);
+        const pair w = unpack_pair(dtype, block, high, p, raised > 0);
         add_columns(lo, w.lo, x->q + (size_t)p * 4, tokens);
         add_columns(two_sums ? hi : lo, w.hi, x->q + (size_t)p * 4 + 16, tokens);
     }

@@ -1,0 +1,190 @@
+// engine/hints.c - timed passes over parts of the weights, each part used once.
+#include "engine/hints.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pages.h"
+
+#include <string.h>
+
+// Of weights that a worker reads in one pass. A stream that the hardware has got hold of runs on
+// for a megabyte or three before hints disturb it, and most parts of a model are longer.
+#define CHUNK_BYTES ((uint64_t)4 << 20)
+#define ROUNDS 3
+#define HINTS 3
+#define CLASSES 2                         // light: one token; heavy: a whole tile
+#define CHUNKS (ROUNDS * HINTS * CLASSES) // a worker's
+#define CACHES 4                          // what counts as larger than a cache
+// Another hint than the present one must be faster by this factor, so that noise decides nothing.
+#define CLEARLY 0.95
+
+static const uint32_t TOKENS[CLASSES] = {1, PS_TILE_TOKENS};
+
+typedef struct trial {
+    const ps_weights *weights;
+    const ps_weight *like; // the dtype and inputs of the weights that are used
+    ps_linear_fn *linear;
+    uint64_t group_bytes;
+    uint64_t chunk_groups;
+    const void *tile; // zeros: the arithmetic does not depend on values
+    float *results;   // [workers][PS_TILE_TOKENS][chunk_groups * 16]
+    uint32_t tokens;
+    ps_prefetch prefetch;
+    uint64_t pass; // counts up, so that no part is read twice
+    uint64_t ns[PS_TEAM_WORKERS_MAX];
+} trial;
+
+static bool is_like(const ps_weight *weight, const ps_weight *like)
+{
+    return !weight->is_vector && weight->dtype == like->dtype && weight->inputs == like->inputs;
+}
+
+// The largest quantised weight; NULL when there is none.
+static const ps_weight *largest(const ps_weights *weights)
+{
+    const ps_weight *best = NULL;
+    for (uint32_t i = 0; i < ps_weights_count(weights); i++) {
+        const ps_weight *weight = ps_weights_at(weights, i);
+        if (!weight->is_vector && ps_dtype_is_quantised(weight->dtype) &&
+            (best == NULL || ps_weight_bytes(weight) > ps_weight_bytes(best))) {
+            best = weight;
+        }
+    }
+    return best;
+}
+
+// The nth chunk of all weights like the largest; NULL behind the last one.
+static const char *chunk_at(const trial *t, uint64_t n)
+{
+    const uint64_t bytes = t->chunk_groups * t->group_bytes;
+    for (uint32_t i = 0; i < ps_weights_count(t->weights); i++) {
+        const ps_weight *weight = ps_weights_at(t->weights, i);
+        if (!is_like(weight, t->like)) {
+            continue;
+        }
+        const uint64_t chunks = ps_weight_bytes(weight) / bytes;
+        if (n < chunks) {
+            return (const char *)weight->data + n * bytes;
+        }
+        n -= chunks;
+    }
+    return NULL;
+}
+
+// Pages of a mapped file are in no page table before somebody touches them.
+static void touch_pages(void *argument, uint32_t worker, uint32_t workers)
+{
+    const trial *t = argument;
+    for (uint64_t pass = 0; pass < CHUNKS; pass++) {
+        const char *chunk = chunk_at(t, pass * workers + worker);
+        for (uint64_t i = 0; i < t->chunk_groups * t->group_bytes; i += 4096) {
+            (void)*(const volatile char *)(chunk + i);
+        }
+    }
+}
+
+static void run_pass(void *argument, uint32_t worker, uint32_t workers)
+{
+    trial *t = argument;
+    const uint64_t outputs = t->chunk_groups * PS_GROUP_ROWS;
+    const char *chunk = chunk_at(t, t->pass * workers + worker);
+    float *y[PS_TILE_TOKENS];
+    for (uint32_t i = 0; i < PS_TILE_TOKENS; i++) {
+        y[i] = t->results + (worker * PS_TILE_TOKENS + i) * outputs;
+    }
+    const ps_linear args = {.y = y,
+                            .w = chunk,
+                            .group_count = t->chunk_groups,
+                            .inputs = t->like->inputs,
+                            .tokens = t->tokens,
+                            .x = &t->tile,
+                            .hints = {t->prefetch, t->prefetch}};
+    const uint64_t start = ps_clock_ns();
+    t->linear(&args);
+    t->ns[worker] = ps_clock_ns() - start;
+}
+
+static uint64_t slowest(const trial *t, uint32_t workers)
+{
+    uint64_t ns = 0;
+    for (uint32_t w = 0; w < workers; w++) {
+        ns = t->ns[w] > ns ? t->ns[w] : ns;
+    }
+    return ns;
+}
+
+static uint64_t median_of_three(const uint64_t *v)
+{
+    const uint64_t low = v[0] < v[1] ? v[0] : v[1];
+    const uint64_t high = v[0] < v[1] ? v[1] : v[0];
+    return v[2] < low ? low : v[2] > high ? high : v[2];
+}
+
+// The fastest hint of one class. By medians: some hints are fast until the hardware loses a stream.
+static ps_prefetch fastest(ps_team *team, trial *t, uint32_t tokens, ps_prefetch present)
+{
+    uint64_t ns[HINTS][ROUNDS];
+    t->tokens = tokens;
+    for (int i = 0; i < ROUNDS * HINTS; i++, t->pass++) {
+        t->prefetch = (ps_prefetch)(i % HINTS);
+        ps_team_run(team, run_pass, t);
+        ns[i % HINTS][i / HINTS] = slowest(t, ps_team_workers(team));
+    }
+    double median[HINTS];
+    ps_prefetch best = present;
+    for (int i = 0; i < HINTS; i++) {
+        median[i] = (double)median_of_three(ns[i]);
+    }
+    for (int i = 0; i < HINTS; i++) {
+        if (median[i] < median[present] * CLEARLY && median[i] < median[best]) {
+            best = (ps_prefetch)i;
+        }
+    }
+    ps_log(PS_LOG_DEBUG, "prefetching, %u token(s): none %.0f, near %.0f, far %.0f us", tokens,
+           median[0] / 1e3, median[1] / 1e3, median[2] / 1e3);
+    return best;
+}
+
+static void run_trial(ps_team *team, trial *t, ps_kernels *kernels)
+{
+    ps_linear_hints *hints = &kernels->linear_hints;
+    ps_team_run(team, touch_pages, t);
+    hints->light = fastest(team, t, TOKENS[0], hints->light);
+    hints->heavy = fastest(team, t, TOKENS[1], hints->heavy);
+    ps_log(PS_LOG_INFO, "prefetching of weights: %s for few rows, %s for many",
+           ps_prefetch_name(hints->light), ps_prefetch_name(hints->heavy));
+}
+
+void ps_hints_choose(ps_team *team, const ps_weights *weights, const ps_machine *machine,
+                     ps_kernels *kernels)
+{
+    trial t = {.weights = weights, .like = largest(weights)};
+    if (t.like == NULL || ps_weights_bytes(weights) < CACHES * machine->llc_bytes ||
+        strcmp(kernels->isa, "ref") == 0) {
+        return;
+    }
+    const uint32_t workers = ps_team_workers(team);
+    t.linear = ps_kernels_linear(kernels, t.like->dtype);
+    t.group_bytes = ps_packed_group_bytes(t.like->dtype, t.like->inputs);
+    t.chunk_groups = ps_divide_up(CHUNK_BYTES, t.group_bytes);
+    if (chunk_at(&t, (uint64_t)CHUNKS * workers - 1) == NULL) {
+        return;
+    }
+    const uint64_t tile_bytes = PS_TILE_TOKENS * ps_q8_row_bytes(t.like->inputs);
+    const uint64_t bytes = tile_bytes + workers * PS_TILE_TOKENS * t.chunk_groups * PS_GROUP_ROWS *
+                                            sizeof(float);
+    void *memory;
+    if (ps_pages_map(bytes, "a trial of prefetching", &memory) != PS_OK) {
+        return;
+    }
+    t.tile = memory;
+    t.results = (float *)(void *)((char *)memory + tile_bytes);
+    run_trial(team, &t, kernels);
+    ps_pages_unmap(memory, bytes);
+}
+
+const char *ps_prefetch_name(ps_prefetch prefetch)
+{
+    static const char *const NAMES[] = {"none", "near", "far"};
+    return NAMES[prefetch];
+}
