@@ -191,6 +191,15 @@ typedef enum ps_prefetch_policy {
 PS_API const char *
 ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
 
+// How results of ranks are summed.
+typedef enum ps_comm_schedule {
+    PS_COMM_AUTO,   // as should take less time, for each size of step
+    PS_COMM_SERIAL, // when all of it has been computed
+    PS_COMM_FUSED,  // chunk by chunk of rows, one while the next is computed
+    PS_COMM_SCHEDULE_COUNT,
+} ps_comm_schedule;
+PS_API const char *ps_comm_schedule_name(ps_comm_schedule schedule); // NULL behind the last; static
+
 typedef struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX
     uint32_t sequences;      // at the same time; 0: 1
@@ -201,6 +210,7 @@ typedef struct ps_session_options {
     const char *plan_file;
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
+    ps_comm_schedule comm_schedule;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -387,6 +397,7 @@ typedef struct ps_plan_options {
     uint32_t ranks;            // the plan of rank 0 of so many; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
     ps_prefetch_policy prefetch;
+    ps_comm_schedule comm_schedule;
 } ps_plan_options;
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with

@@ -59,7 +59,7 @@ typedef enum ps_site {
     PS_SITE_COUNT,
 } ps_site;
 
-const char *ps_site_name(ps_site site);       // "attn.qkv"; "" for PS_SITE_NONE
+const char *ps_site_name(ps_site site); // "attn.qkv"; "" for PS_SITE_NONE
 
 typedef enum ps_rope_style { PS_ROPE_NORM, PS_ROPE_NEOX } ps_rope_style;
 typedef enum ps_activation { PS_ACTIVATION_SILU, PS_ACTIVATION_GELU } ps_activation;

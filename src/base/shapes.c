@@ -566,6 +566,13 @@ static ps_status check_all_reduce(const operands *o)
     return check_like(o->out, o->in[0]);
 }
 
+static ps_status check_linear_all_reduce(const operands *o)
+{
+    PS_TRY(check_ranks(o->attributes));
+    PS_TRY(ps_range_check("chunks", o->attributes->chunks, 1, PS_COMM_CHUNKS_MAX));
+    return check_linear(o);
+}
+
 static ps_status check_all_gather(const operands *o)
 {
     const ps_op_attributes *a = o->attributes;
@@ -613,6 +620,7 @@ static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_EXPERT_LINEAR] = {{ROW_Q, ROW, STACK}, ROW, check_expert_linear},
     [PS_OP_EXPERT_GATE_UP] = {{ROW_Q, ROW, STACK, STACK}, ROW_Q, check_expert_gate_up},
     [PS_OP_ALL_REDUCE] = {{ROW}, ROW, check_all_reduce},
+    [PS_OP_LINEAR_ALL_REDUCE] = {{ROW_Q, MATRIX}, ROW, check_linear_all_reduce},
     [PS_OP_ALL_GATHER] = {{ROW}, ROW, check_all_gather},
     [PS_OP_PREFETCH] = {{STORED}, NONE, check_prefetch},
     [PS_OP_EXPERT_SUM] = {{ROW, ROW}, ROW, check_expert_sum},

@@ -37,6 +37,9 @@ PS_MUST_USE ps_status ps_operands_check(ps_op op, const ps_op_attributes *attrib
 // Ranks that can share a model.
 #define PS_RANKS_MAX 256u
 
+// Chunks of a linear that is reduced piece by piece.
+#define PS_COMM_CHUNKS_MAX 16u
+
 // The columns [*begin, *end) of `columns` that rank `rank` of `ranks` has, when units of `unit`
 // columns are shared evenly, in order; the last unit may be smaller.
 void ps_share_columns(uint32_t columns, uint32_t unit, uint32_t rank, uint32_t ranks,

@@ -101,6 +101,7 @@ ps_status ps_cli_plan(const ps_cli_options *options)
                                           .ranks = options->ranks,
                                           .link = options->comm_link,
                                           .prefetch = (ps_prefetch_policy)options->prefetch,
+                                          .comm_schedule = (ps_comm_schedule)options->comm_schedule,
                                           .k_type = (ps_kv_type)options->k_type,
                                           .v_type = (ps_kv_type)options->v_type};
     const ps_plan_format format = options->output != NULL ? PS_PLAN_SESSION

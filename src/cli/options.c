@@ -176,6 +176,18 @@ static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
     return ps_fail(PS_INVALID, "%s '%s': off, preserve or auto would be right", what, text);
 }
 
+static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_comm_schedule_name((ps_comm_schedule)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': serial, fused or auto would be right", what, text);
+}
+
 static ps_status parse_value(const ps_option_line *line, const char *text, ps_cli_options *options)
 {
     char what[40];
@@ -211,6 +223,8 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_bias(what, text, options);
     case PS_OPTION_FORMAT:
         return parse_format(what, text, at);
+    case PS_OPTION_COMM:
+        return parse_schedule(what, text, at);
     case PS_OPTION_POLICY:
         return parse_policy(what, text, at);
     case PS_OPTION_KV:

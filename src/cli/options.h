@@ -50,6 +50,7 @@ typedef struct ps_cli_options {
     const char *comm_link; // of --comm-sim
     const char *compare;   // of bench
     uint32_t ranks_sim;
+    uint32_t comm_schedule;     // ps_comm_schedule
     uint32_t prefetch;          // ps_prefetch_policy
     ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
     ps_sampler_options sampler; // its biases are `biases`

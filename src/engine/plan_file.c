@@ -274,7 +274,8 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
                                   .v_dtype = ps_kv_type_dtype(options->v_type),
                                   .machine = &machine,
                                   .ranks = options->ranks,
-                                  .prefetch = options->prefetch};
+                                  .prefetch = options->prefetch,
+                                  .comm_schedule = options->comm_schedule};
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
     switch (format) {

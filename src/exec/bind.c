@@ -138,6 +138,7 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     case PS_OP_ATTENTION_PARTIAL:
         return ps_exec_attention_scratch_bytes(step->plan, first, step->inputs[1].value);
     case PS_OP_LINEAR:
+    case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
@@ -217,7 +218,8 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
         }
         ps_assert(reader < count); // verified
         const ps_op op = program->steps[reader].plan->op;
-        if (op != PS_OP_LINEAR && op != PS_OP_GATE_UP && op != PS_OP_ATTENTION_PARTIAL) {
+        if (op != PS_OP_LINEAR && op != PS_OP_LINEAR_ALL_REDUCE && op != PS_OP_GATE_UP &&
+            op != PS_OP_ATTENTION_PARTIAL) {
             return ps_fail(PS_UNSUPPORTED,
                            "step %u: prefetching for %s of step %u is not supported", i,
                            ps_op_get(op)->name, reader);

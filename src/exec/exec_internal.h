@@ -87,6 +87,7 @@ struct ps_exec {
 // The collectives of one run of a plan: one at a time, in the order of the plan. Worker 0's.
 typedef struct ps_comm_run {
     uint32_t started, done;
+    bool is_busy;              // one is in flight
     const ps_bound_step *step; // of the one in flight
     uint32_t tag;              // of the first; the next have those that follow
     ps_status status;          // once it is not PS_OK, nothing is started any more
@@ -152,6 +153,14 @@ typedef struct ps_attention_unit {
 } ps_attention_unit;
 ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
                                          uint64_t index);
+
+// Starts the sum of rows [first, last) of the output, which hold this rank's part of it, when the
+// collective before is done; worker 0's. is_last: with it the step is started.
+void ps_exec_comm_reduce(const ps_walk *walk, const ps_bound_step *step, uint32_t first,
+                         uint32_t last, bool is_last);
+
+// Lets the collective in flight go on.
+void ps_exec_comm_poll(const ps_walk *walk);
 
 // Returns when the first `count` collectives of the run are done, or one has failed.
 void ps_exec_comm_join(const ps_walk *walk, uint32_t count);

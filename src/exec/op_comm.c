@@ -6,29 +6,65 @@
 
 #include <string.h>
 
+// Until the collective is done, the worker prefetches; then it has nothing else to do.
+static ps_status wait(const ps_walk *walk)
+{
+    ps_comm *comm = walk->exec->options.comm;
+    bool is_done = false;
+    while (ps_exec_touch_next((void *)(uintptr_t)walk)) {
+        PS_TRY(ps_comm_test(comm, &is_done));
+        if (is_done) {
+            return PS_OK;
+        }
+    }
+    return ps_comm_wait(comm);
+}
+
+void ps_exec_comm_poll(const ps_walk *walk)
+{
+    bool is_done;
+    ps_comm_run *run = walk->comm;
+    if (run != NULL && run->is_busy && run->status == PS_OK) {
+        run->status = ps_comm_test(walk->exec->options.comm, &is_done);
+    }
+}
+
 // ---- all_reduce: in the output, to which the input is copied
 
-void ps_exec_op_ALL_REDUCE(const ps_walk *walk, const ps_bound_step *step)
+void ps_exec_comm_reduce(const ps_walk *walk, const ps_bound_step *step, uint32_t first,
+                         uint32_t last, bool is_last)
 {
     ps_comm_run *run = walk->comm;
     if (run == NULL) {
         return;
     }
     ps_exec_comm_join(walk, run->started);
-    run->started++;
+    run->started += is_last;
     run->step = step;
-    const uint32_t rows = ps_operand_rows(walk, &step->output);
-    if (run->status != PS_OK || rows == 0) {
+    if (run->status == PS_OK && run->is_busy) { // the chunk before
+        run->status = wait(walk);
+    }
+    run->is_busy = run->status == PS_OK && first < last;
+    if (run->is_busy) {
+        // With what stands between rows, so that it is one range.
+        run->status = ps_comm_all_reduce_start(
+            walk->exec->options.comm, run->tag + run->started,
+            ps_row_f32(walk, &step->output, first),
+            (last - first) * step->output.row_bytes / sizeof(float), walk->exec->comm_scratch);
+    }
+}
+
+void ps_exec_op_ALL_REDUCE(const ps_walk *walk, const ps_bound_step *step)
+{
+    if (walk->comm == NULL) {
         return;
     }
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
     const uint64_t row_bytes = step->output.columns * sizeof(float);
     for (uint32_t r = 0; r < rows; r++) {
         memcpy(ps_row(walk, &step->output, r), ps_row(walk, &step->inputs[0], r), row_bytes);
     }
-    // With what stands between rows, so that it is one range.
-    run->status = ps_comm_all_reduce_start(
-        walk->exec->options.comm, run->tag + run->started, ps_row_f32(walk, &step->output, 0),
-        rows * step->output.row_bytes / sizeof(float), walk->exec->comm_scratch);
+    ps_exec_comm_reduce(walk, step, 0, rows, true);
 }
 
 // ---- all_gather: rank by rank into the scratch, from there row by row
@@ -65,6 +101,7 @@ void ps_exec_op_ALL_GATHER(const ps_walk *walk, const ps_bound_step *step)
     for (uint32_t r = 0; r < rows; r++) {
         memcpy(own + r * row_bytes, ps_row(walk, &step->inputs[0], r), row_bytes);
     }
+    run->is_busy = true;
     run->status = ps_comm_all_gather_start(walk->exec->options.comm, run->tag + run->started, own,
                                            walk->exec->comm_scratch, bytes);
 }
@@ -85,27 +122,14 @@ static void spread_gathered(const ps_walk *walk, const ps_bound_step *step)
 
 // ---- both
 
-// Until the collective is done, the worker prefetches; then it has nothing else to do.
-static ps_status wait(const ps_walk *walk)
-{
-    ps_comm *comm = walk->exec->options.comm;
-    bool is_done = false;
-    while (ps_exec_touch_next((void *)(uintptr_t)walk)) {
-        PS_TRY(ps_comm_test(comm, &is_done));
-        if (is_done) {
-            return PS_OK;
-        }
-    }
-    return ps_comm_wait(comm);
-}
-
 void ps_exec_comm_join(const ps_walk *walk, uint32_t count)
 {
     ps_comm_run *run = walk->comm;
     for (; run->done < count; run->done++) {
-        if (run->status == PS_OK) {
+        if (run->status == PS_OK && run->is_busy) {
             run->status = wait(walk);
         }
+        run->is_busy = false;
         if (run->status == PS_OK && run->step->plan->op == PS_OP_ALL_GATHER) {
             spread_gathered(walk, run->step);
         }

@@ -18,6 +18,7 @@ typedef struct ps_pass_options {
     const ps_machine *machine;
     uint32_t ranks; // processes that share the model; 0: one
     uint32_t rank;  // which of them the plan is for
+    ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
 } ps_pass_options;
 
@@ -45,6 +46,10 @@ PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *optio
 
 // Labels what can hide traffic: vector operators.
 PS_MUST_USE ps_status ps_pass_window(ps_graph *graph, const ps_pass_options *options);
+
+// Lets the sum over the ranks go chunk by chunk of rows with the linear before it, where the schedule
+// asks for it, or where the cost model finds it shorter.
+PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options);
 
 // Puts prefetches of weights and KV behind collectives, in order of use, for what runs before the
 // next collective.

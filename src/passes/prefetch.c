@@ -60,7 +60,9 @@ static uint64_t stored_bytes(const ps_graph *graph, const ps_pass_options *optio
         options->rows_max <= PS_REPLICATED_ROWS_MAX) {
         return options->context_max * ps_value_kv_bytes(value);
     }
-    if ((node->op == PS_OP_LINEAR || node->op == PS_OP_GATE_UP) && value->kind == PS_VALUE_WEIGHT) {
+    if ((node->op == PS_OP_LINEAR || node->op == PS_OP_LINEAR_ALL_REDUCE ||
+         node->op == PS_OP_GATE_UP) &&
+        value->kind == PS_VALUE_WEIGHT) {
         return ps_packed_bytes(value->dtype, value->rows, value->columns);
     }
     return 0;
@@ -170,8 +172,14 @@ ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
             continue;
         }
         budget b = start_budget(graph, options, &old[i]);
-        for (uint32_t j = i + 1; j < count && !is_collective(&old[j]); j++) {
-            PS_TRY(prefetch_operands(graph, options, &b, &old[j]));
+        for (uint32_t j = i + 1; j < count; j++) {
+            // A linear that is reduced as it goes reads its weight before it waits.
+            if (!is_collective(&old[j]) || old[j].op == PS_OP_LINEAR_ALL_REDUCE) {
+                PS_TRY(prefetch_operands(graph, options, &b, &old[j]));
+            }
+            if (is_collective(&old[j])) {
+                break;
+            }
         }
     }
     return PS_OK;

@@ -177,13 +177,15 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
         step->stream = PS_STREAM_PREFETCH;
         return;
     }
-    if (step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP) {
+    if (step->op == PS_OP_LINEAR || step->op == PS_OP_LINEAR_ALL_REDUCE ||
+        step->op == PS_OP_GATE_UP) {
         ps_assert(output != NULL);
         const uint32_t unit = step->op == PS_OP_GATE_UP ? PS_BLOCK_COLUMNS
                               : step->attributes.unit == 0
                                   ? PS_GROUP_ROWS
                                   : common_multiple(step->attributes.unit, PS_GROUP_ROWS);
         step->split = PS_SPLIT_COLUMNS;
+        step->stream = (flags & PS_OP_COLLECTIVE) != 0 ? PS_STREAM_COMM : PS_STREAM_COMPUTE;
         set_partition(output, output->is.columns, unit, 0);
     } else if ((flags & PS_OP_COLLECTIVE) != 0) {
         step->split = PS_SPLIT_ONE;
@@ -368,10 +370,13 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     work.cache_bytes *= step->split == PS_SPLIT_ALL ? workers
                                                     : 1; // all workers' rate, each does all
     const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
-    const uint64_t work_ns = is_collective
-                                 ? ps_cost_collective_ns(machine, rows * row_bytes(output))
-                                 : ps_cost_work_ns(machine, &work);
-    step->predicted_ns = work_ns +
+    const uint64_t moved = is_collective ? rows * row_bytes(output) : 0;
+    const uint64_t work_ns = ps_cost_work_ns(machine, &work);
+    const uint64_t all_ns = step->op == PS_OP_LINEAR_ALL_REDUCE
+                                ? ps_cost_fused_ns(machine, work_ns, moved, step->attributes.chunks)
+                            : is_collective ? ps_cost_collective_ns(machine, moved)
+                                            : work_ns;
+    step->predicted_ns = all_ns +
                          (step->barrier && workers > 1 ? (uint64_t)machine->barrier_ns : 0);
 }
 

@@ -323,6 +323,9 @@ static ps_status check_operator(const ps_plan_check *check, const ps_plan_step *
         return check_routed(check, step);
     case PS_OP_EXPERT_SUM:
         return check_routed(check, step);
+    case PS_OP_LINEAR_ALL_REDUCE:
+        PS_TRY(check_formats(check->plan, step));
+        return check_collective(check->plan, step);
     case PS_OP_ALL_REDUCE:
     case PS_OP_ALL_GATHER:
         return check_collective(check->plan, step);

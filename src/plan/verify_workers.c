@@ -16,6 +16,7 @@ static bool can_split(ps_op op, ps_split split)
 {
     switch (op) {
     case PS_OP_LINEAR:
+    case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
         return split == PS_SPLIT_COLUMNS;
     case PS_OP_PREFETCH:
@@ -40,6 +41,7 @@ static uint32_t columns_of_one(const ps_plan *plan, const ps_plan_step *step)
 {
     switch (step->op) {
     case PS_OP_LINEAR:
+    case PS_OP_LINEAR_ALL_REDUCE:
         return PS_GROUP_ROWS;
     case PS_OP_GATE_UP:
     case PS_OP_QUANTISE:
@@ -139,8 +141,8 @@ static bool reads_own_rows(const ps_plan *plan, const ps_plan_step *step,
 
 static bool reads_own_columns(const ps_plan *plan, const ps_plan_step *step, uint32_t operand)
 {
-    const bool needs_all = step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP ||
-                           (step->op == PS_OP_ROPE && operand == 1);
+    const bool needs_all = step->op == PS_OP_LINEAR || step->op == PS_OP_LINEAR_ALL_REDUCE ||
+                           step->op == PS_OP_GATE_UP || (step->op == PS_OP_ROPE && operand == 1);
     if (step->split != PS_SPLIT_COLUMNS || needs_all) {
         return false;
     }
