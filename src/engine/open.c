@@ -129,6 +129,24 @@ static ps_status shake_hands(const ps_model *model)
     return ps_comm_handshake(ps_ranks_comm(model->ranks), &identity);
 }
 
+// Plans decide by the rates how collectives are cut, and all ranks have to decide alike: by those of
+// rank 0.
+static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
+{
+    double *const rates[] = {&machine->read_gbs, &machine->cache_read_gbs, &machine->int8_gops,
+                             &machine->f32_gops, &machine->barrier_ns,     &machine->fill_gbs,
+                             &machine->comm_ns,  &machine->comm_gbs};
+    double values[sizeof rates / sizeof rates[0]];
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        values[i] = *rates[i];
+    }
+    PS_TRY(ps_ranks_share(ranks, values, sizeof values));
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        *rates[i] = values[i];
+    }
+    return PS_OK;
+}
+
 // What plans of several ranks are made with: how long collectives take, and what can be moved while
 // they do.
 static ps_status measure_waits(ps_model *model)
@@ -145,6 +163,7 @@ static ps_status measure_waits(ps_model *model)
     }
     PS_TRY(ps_calibrate_workers(model->team, &model->kernels, machine));
     PS_TRY(ps_ranks_measure(model->ranks, &machine->comm_ns, &machine->comm_gbs));
+    PS_TRY(share_rates(model->ranks, machine));
     ps_log(PS_LOG_INFO, "a collective takes %.1f us and moves %.2f GB/s; caches fill at %.1f GB/s",
            machine->comm_ns / 1e3, machine->comm_gbs, machine->fill_gbs);
     return PS_OK;

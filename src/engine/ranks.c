@@ -14,6 +14,7 @@
 #define TAG_PLACES 0xffff0001u
 #define TAG_AGREE 0xffff0002u
 #define TAG_COMMAND 0xffff0003u
+#define TAG_SHARE 0xffff0005u
 
 struct ps_ranks {
     ps_comm *comm;
@@ -256,6 +257,19 @@ ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs)
     *out_ns = (double)small;
     *out_gbs = (LARGE_FLOATS - SMALL_FLOATS) * sizeof(float) / more_ns;
     return status;
+}
+
+ps_status ps_ranks_share(ps_ranks *ranks, void *bytes, uint64_t count)
+{
+    if (!ps_ranks_are_several(ranks)) {
+        return PS_OK;
+    }
+    uint64_t sent = count;
+    PS_TRY(ps_comm_broadcast_start(ranks->comm, TAG_SHARE, bytes, count, &sent));
+    PS_TRY(ps_comm_wait(ranks->comm));
+    return sent == count ? PS_OK
+                         : ps_fail(PS_INVALID, "rank 0 shared %llu bytes, %llu would be right",
+                                   (unsigned long long)sent, (unsigned long long)count);
 }
 
 // ---- telling

@@ -27,6 +27,9 @@ PS_MUST_USE ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own);
 // beyond that. Collective; some milliseconds, or 25 collectives of a slower link.
 PS_MUST_USE ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs);
 
+// Every rank's `bytes` [count] become those of rank 0; collective.
+PS_MUST_USE ps_status ps_ranks_share(ps_ranks *ranks, void *bytes, uint64_t count);
+
 // What rank 0 says.
 typedef enum ps_word {
     PS_WORD_STOP,    // rank 0 stops

@@ -15,14 +15,17 @@ const char *ps_comm_schedule_name(ps_comm_schedule schedule)
     return (unsigned)schedule < PS_COMM_SCHEDULE_COUNT ? NAMES[schedule] : NULL;
 }
 
+// Of one rank, when all have the same share. Every rank has to come to the same answer, whatever its own
+// share is.
 static uint64_t linear_ns(const ps_pass_options *options, const ps_value *weight)
 {
-    const uint64_t ops = options->rows_max * (uint64_t)weight->rows * weight->columns;
+    const uint64_t columns = ps_divide_up(weight->columns, options->ranks);
+    const uint64_t ops = options->rows_max * weight->rows * columns;
     const bool is_int8 = ps_dtype_is_quantised(weight->dtype);
-    const ps_work work = {
-        .memory_bytes = ps_packed_bytes(weight->dtype, weight->rows, weight->columns),
-        .int8_ops = is_int8 ? ops : 0,
-        .f32_ops = is_int8 ? 0 : ops};
+    const uint64_t bytes = ps_packed_bytes(weight->dtype, weight->rows, weight->columns);
+    const ps_work work = {.memory_bytes = bytes / options->ranks,
+                          .int8_ops = is_int8 ? ops : 0,
+                          .f32_ops = is_int8 ? 0 : ops};
     return ps_cost_work_ns(options->machine, &work);
 }
 
@@ -44,6 +47,20 @@ static uint32_t choose_chunks(const ps_pass_options *options, const ps_value *we
     return best;
 }
 
+ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options *options)
+{
+    if (options->ranks <= 1 || options->comm_schedule == PS_COMM_SERIAL) {
+        return PS_OK;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        ps_node *node = &graph->nodes[i];
+        if (node->op == PS_OP_LINEAR && node->input_count == 2) {
+            node->attributes.chunks = choose_chunks(options, &graph->values[node->inputs[1]]);
+        }
+    }
+    return PS_OK;
+}
+
 ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options)
 {
     if (options->ranks <= 1 || options->comm_schedule == PS_COMM_SERIAL) {
@@ -54,18 +71,16 @@ ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options)
         ps_node node = graph->nodes[i];
         const ps_node *next = i + 1 < graph->node_count ? &graph->nodes[i + 1] : NULL;
         // A sum of linears has one reader, the all_reduce that the sharding put behind it.
-        if (node.op == PS_OP_LINEAR && node.input_count == 2 && next != NULL &&
+        if (node.op == PS_OP_LINEAR && node.attributes.chunks > 1 && next != NULL &&
             next->op == PS_OP_ALL_REDUCE && next->inputs[0] == node.output) {
-            const uint32_t chunks = choose_chunks(options, &graph->values[node.inputs[1]]);
-            if (chunks > 1) {
-                node.op = PS_OP_LINEAR_ALL_REDUCE;
-                node.output = next->output;
-                node.attributes.ranks = next->attributes.ranks;
-                node.attributes.rank = next->attributes.rank;
-                node.attributes.chunks = chunks;
-                node.attributes.window = PS_WINDOW_COMM;
-                i++;
-            }
+            node.op = PS_OP_LINEAR_ALL_REDUCE;
+            node.output = next->output;
+            node.attributes.ranks = next->attributes.ranks;
+            node.attributes.rank = next->attributes.rank;
+            node.attributes.window = PS_WINDOW_COMM;
+            i++;
+        } else if (node.op == PS_OP_LINEAR) {
+            node.attributes.chunks = 0;
         }
         graph->nodes[kept++] = node;
     }

@@ -48,7 +48,10 @@ PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *optio
 PS_MUST_USE ps_status ps_pass_window(ps_graph *graph, const ps_pass_options *options);
 
 // Lets the sum over the ranks go chunk by chunk of rows with the linear before it, where the schedule
-// asks for it, or where the cost model finds it shorter.
+// asks for it, or where the cost model finds it shorter. comm_chunks chooses for every linear of the whole
+// model, from what is alike on all ranks (so are the rates of the machine that each is given): they make the
+// same collectives. comm_schedule, when the model is cut and fused, does it where there is a sum.
+PS_MUST_USE ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options *options);
 PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options);
 
 // Puts prefetches of weights and KV behind collectives, in order of use, for what runs before the
