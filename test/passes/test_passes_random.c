@@ -159,8 +159,36 @@ static void check_sums(const ps_graph *whole, const uint64_t *sums, uint32_t ran
     }
 }
 
+// Of several ranks, what is seen of each and has to agree.
+typedef struct rank_parts {
+    uint64_t *sums;        // [values of the whole] elements on all ranks together
+    ps_buffer collectives; // of rank 0: a line each
+} rank_parts;
+
+// Ranks that made other collectives than the others would wait for ever.
+static void check_collectives(const ps_plan *plan, rank_parts *parts)
+{
+    ps_buffer own = {0};
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        if (step->stream == PS_STREAM_COMM) {
+            const ps_value *sum = &plan->values[step->output].is;
+            ps_graph_text_require(
+                ps_buffer_printf(&own, "%s %s %u %u %u\n", ps_op_get(step->op)->name, sum->name,
+                                 sum->columns, (uint32_t)sum->row_kind, step->attributes.chunks),
+                "a line");
+        }
+    }
+    if (plan->rank == 0) {
+        parts->collectives = own;
+        return;
+    }
+    assert_string_equal(parts->collectives.data, own.data);
+    ps_buffer_deinit(&own);
+}
+
 static ps_status plan_rank(const char *text, const ps_pass_options *options, ps_arena *arena,
-                           const ps_graph *whole, uint64_t *sums)
+                           const ps_graph *whole, rank_parts *parts)
 {
     ps_graph graph;
     ps_plan *plan = NULL;
@@ -172,8 +200,11 @@ static ps_status plan_rank(const char *text, const ps_pass_options *options, ps_
         assert_int_equal(options->ranks, plan->ranks);
         assert_int_equal(options->rank, plan->rank);
         for (uint32_t i = 0; i < whole->value_count; i++) {
-            sums[i] += is_tensor(&whole->values[i]) ? weights_of(&graph, whole->values[i].name) : 0;
+            parts->sums[i] += is_tensor(&whole->values[i])
+                                  ? weights_of(&graph, whole->values[i].name)
+                                  : 0;
         }
+        check_collectives(plan, parts);
     }
     return status;
 }
@@ -193,19 +224,22 @@ static void test_every_rank_gets_its_part(void **state)
         ps_buffer text = {0};
         ps_graph_text_require(ps_graph_print(&graph, &text), "printing");
         const uint32_t rows = (uint32_t)ps_gen_range(&gen, 1, 100);
+        ps_machine machine = PS_TEST_MACHINE; // of links on which the choice of chunks is close
+        machine.comm_ns = (double)ps_gen_range(&gen, 1, 2000);
+        machine.comm_gbs = (double)ps_gen_range(&gen, 1, 200) / 10;
         ps_pass_options options = {
             .rows_max = rows,
             .logits_max = (uint32_t)ps_gen_range(&gen, 0, rows),
             .context_max = (uint32_t)ps_gen_range(&gen, 1, 2000),
-            .machine = &PS_TEST_MACHINE,
+            .machine = &machine,
             .ranks = (uint32_t)ps_gen_range(&gen, 2, 9),
             .comm_schedule = (ps_comm_schedule)ps_gen_range(&gen, 0, PS_COMM_SCHEDULE_COUNT - 1),
             .prefetch = (ps_prefetch_policy)ps_gen_range(&gen, 0, PS_PREFETCH_POLICY_COUNT - 1)};
-        uint64_t *sums = calloc(graph.value_count, sizeof *sums);
-        assert_non_null(sums);
+        rank_parts parts = {.sums = calloc(graph.value_count, sizeof(uint64_t))};
+        assert_non_null(parts.sums);
         ps_status status = PS_OK;
         for (options.rank = 0; options.rank < options.ranks && status == PS_OK; options.rank++) {
-            status = plan_rank(text.data, &options, &arena, &graph, sums);
+            status = plan_rank(text.data, &options, &arena, &graph, &parts);
         }
         if (status == PS_UNSUPPORTED) {
             assert_int_equal(1, options.rank); // all ranks or none
@@ -216,10 +250,11 @@ static void test_every_rank_gets_its_part(void **state)
                 fprintf(stderr, "%u ranks, %u rows\n%s", options.ranks, rows, text.data);
             }
             ps_graph_text_require(status, "the passes");
-            check_sums(&graph, sums, options.ranks);
+            check_sums(&graph, parts.sums, options.ranks);
             shared++;
         }
-        free(sums);
+        free(parts.sums);
+        ps_buffer_deinit(&parts.collectives);
         ps_buffer_deinit(&text);
         ps_arena_deinit(&arena);
     }
