@@ -1,9 +1,8 @@
-// bench/bench_attention.c - attention over a KV cache, and the kernels that work along a row.
+// bench/bench_attention.c - attention over a KV cache.
 //
 // attention: the queries of each KV head go over all its chunks, as decode (few queries) and
 // prefill (many) do. Shares are medians over rounds of the ratio, within a round, to plain reads of
-// the same bytes and to a register-only loop of fma on the same core. The rows kernels run in L1
-// and are shares of plain reads of their input.
+// the same bytes and to a register-only loop of fma on the same core.
 //
 // usage: bench_attention [ISA [MIB]]; MIB of KV for the DRAM lines, 256 unless told
 #include "kernels/kernels.h"
@@ -162,64 +161,6 @@ static void bench_counts(workload w)
     }
 }
 
-#define ROW_VALUES 2048
-#define ROW_PASSES 20000
-
-enum row_kernel { QUANTISE, NORM, SILU, GELU, SOFTMAX, SOFTCAP, ROPE, ADD, ROW_KERNELS };
-static const char *const ROW_NAMES[] = {"quantise_q8", "rms_norm", "silu_mul",  "gelu_mul",
-                                        "softmax",     "softcap",  "rope_neox", "add"};
-
-static void run_row(const ps_kernels *k, enum row_kernel which, float *y, const float *x)
-{
-    switch (which) {
-    case QUANTISE:
-        k->quantise_q8(y, x, ROW_VALUES);
-        break;
-    case NORM:
-        k->rms_norm(y, x, x, ROW_VALUES, 1e-5f);
-        break;
-    case SILU:
-        k->silu_mul(y, x, x, ROW_VALUES);
-        break;
-    case GELU:
-        k->gelu_mul(y, x, x, ROW_VALUES);
-        break;
-    case SOFTMAX:
-        k->softmax(y, x, ROW_VALUES);
-        break;
-    case SOFTCAP:
-        k->softcap(y, x, 30.0f, ROW_VALUES);
-        break;
-    case ROPE:
-        k->rope_neox(y, x, ROW_VALUES / 64, 64, 64);
-        break;
-    default:
-        k->add(y, x, x, ROW_VALUES);
-        break;
-    }
-}
-
-static void bench_row(const ps_kernels *kernels, enum row_kernel which, float *y, const float *x)
-{
-    double ns[ROUNDS];
-    double share[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++) {
-        memset(y, 0, ROW_VALUES * sizeof *y);
-        const double start = now_ns();
-        for (int i = 0; i < ROW_PASSES; i++) {
-            roof_read(x, ROW_VALUES * sizeof *x);
-        }
-        const double read_end = now_ns();
-        for (int i = 0; i < ROW_PASSES; i++) {
-            run_row(kernels, which, y, x);
-        }
-        ns[r] = now_ns() - read_end;
-        share[r] = (read_end - start) / ns[r];
-    }
-    printf("%-12s n %d %8.0f ns a row, %4.0f%% of reads\n", ROW_NAMES[which], ROW_VALUES,
-           median(ns) / ROW_PASSES, median(share) * 100);
-}
-
 int main(int argc, char **argv)
 {
     ps_kernels kernels;
@@ -241,9 +182,6 @@ int main(int argc, char **argv)
             (workload){.kernels = &kernels, .kv = kv, .head_dim = head_dim, .dtype = PS_DTYPE_F16});
         bench_counts((workload){
             .kernels = &kernels, .kv = kv, .head_dim = head_dim, .dtype = PS_DTYPE_Q8_0});
-    }
-    for (enum row_kernel which = 0; which < ROW_KERNELS; which++) {
-        bench_row(&kernels, which, (float *)(void *)results, &queries[0][0]);
     }
     free(kv);
     return 0;

@@ -31,6 +31,7 @@ typedef struct options {
     uint32_t threads;
     uint32_t rounds;
     uint32_t inputs;
+    uint32_t outputs; // 0: as many as fill L2, then DRAM
     uint64_t dram_mib;
     uint64_t l2_kib;
     ps_prefetch prefetch;
@@ -228,11 +229,13 @@ static void print_result(const char *name, const char *where, const work *w, con
     static bool first = true;
     if (o->json) {
         printf("%s\n  {\"kernel\": \"%s\", \"footprint\": \"%s\", \"bytes\": %zu, \"inputs\": %u, "
-               "\"tokens\": %u, \"threads\": %u, \"ns\": %.0f, \"gbs\": %.2f, \"roof_gbs\": %.2f, "
+               "\"outputs\": %zu, \"tokens\": %u, \"threads\": %u, \"ns\": %.0f, \"gbs\": %.2f, "
+               "\"roof_gbs\": %.2f, "
                "\"read_share\": %.3f, \"gops\": %.1f, \"roof_gops\": %.1f, "
                "\"multiply_share\": %.3f}",
-               first ? "" : ",", name, where, w->bytes, w->inputs, w->tokens, o->threads, r->ns,
-               r->gbs, r->roof_gbs, r->read_share, r->gops, r->roof_gops, r->multiply_share);
+               first ? "" : ",", name, where, w->bytes, w->inputs, w->groups * 16, w->tokens,
+               o->threads, r->ns, r->gbs, r->roof_gbs, r->read_share, r->gops, r->roof_gops,
+               r->multiply_share);
     } else {
         if (first) {
             printf("%-12s %-4s %6s %12s %7s %7s %6s %8s %8s %6s\n", "kernel", "in", "tokens", "ns",
@@ -344,13 +347,19 @@ static void bench_linear(const ps_kernels *kernels, const options *o, const char
     void **rows = make_activations(&w, kernels, most_tokens(o));
     w.rows = (const void *const *)rows;
     const uint64_t dram_bytes = (o->dram_mib << 20) / o->threads;
-    const size_t bytes = dram_bytes + ps_packed_group_bytes(dtype, w.inputs);
+    const size_t shape_bytes = ps_packed_bytes(dtype, o->outputs, w.inputs);
+    const size_t bytes = (o->outputs > 0 ? shape_bytes : dram_bytes) +
+                         ps_packed_group_bytes(dtype, w.inputs);
     for (uint32_t i = 0; i < o->threads; i++) {
         w.w[i] = allocate(bytes);
         fill_weights(w.w[i], bytes);
     }
-    bench_footprint(&w, o, name, dtype, "L2", o->l2_kib << 10);
-    bench_footprint(&w, o, name, dtype, "DRAM", dram_bytes);
+    if (o->outputs > 0) {
+        bench_footprint(&w, o, name, dtype, "-", shape_bytes);
+    } else {
+        bench_footprint(&w, o, name, dtype, "L2", o->l2_kib << 10);
+        bench_footprint(&w, o, name, dtype, "DRAM", dram_bytes);
+    }
     for (uint32_t i = 0; i < o->threads; i++) {
         free(w.w[i]);
     }
@@ -369,12 +378,13 @@ static const struct {
 
 static _Noreturn void usage(const char *problem, const char *value)
 {
-    fprintf(stderr,
-            "bench_kernels: %s%s\n"
-            "usage: bench_kernels [--filter TEXT] [--tokens N,...] [--threads N] [--isa NAME]\n"
-            "                     [--inputs N] [--rounds N] [--dram-mib N] [--l2-kib N]\n"
-            "                     [--prefetch none|near|far] [--json]\n",
-            problem, value);
+    fprintf(
+        stderr,
+        "bench_kernels: %s%s\n"
+        "usage: bench_kernels [--filter TEXT] [--tokens N,...] [--threads N] [--isa NAME]\n"
+        "                     [--inputs N] [--outputs N] [--rounds N] [--dram-mib N] [--l2-kib N]\n"
+        "                     [--prefetch none|near|far] [--json]\n",
+        problem, value);
     exit(2);
 }
 
@@ -455,6 +465,8 @@ static options parse_options(int argc, char **argv)
             o.rounds = (uint32_t)number(value, 1, ROUNDS_MAX, NULL);
         } else if (strcmp(name, "--inputs") == 0) {
             o.inputs = (uint32_t)number(value, 256, 65536, NULL) / 256 * 256;
+        } else if (strcmp(name, "--outputs") == 0) {
+            o.outputs = (uint32_t)number(value, 16, 1 << 20, NULL);
         } else if (strcmp(name, "--dram-mib") == 0) {
             o.dram_mib = number(value, 1, 1 << 20, NULL);
         } else if (strcmp(name, "--l2-kib") == 0) {

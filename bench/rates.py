@@ -22,7 +22,7 @@ def output(command):
 
 def llama_cpp(folder=None):
     """The folder of llama.cpp's programs, built when no other is given."""
-    return folder or Path(output([ROOT / "bench/build-llama.cpp.sh"]).strip())
+    return Path(folder or output([ROOT / "bench/build-llama.cpp.sh"]).strip())
 
 
 def prestage(model, threads, prompt=0, generate=0, depth=0, parallel=1, ceiling=False, extra=(), program=PRESTAGE):

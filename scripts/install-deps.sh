@@ -11,7 +11,7 @@ packages_for() {
     local fetch="python3 python3-pip ca-certificates"
     case "$1" in
     build | bench) echo "$build" ;;
-    test) echo "$build openmpi-bin python3" ;;
+    test) echo "$build openmpi-bin python3 valgrind" ;;
     fixtures) echo "$fetch python3-jinja2" ;;
     lint) echo "$build g++ git python3 clang-format clang-tidy cppcheck shellcheck" ;;
     demo | models) echo "$build $fetch" ;;

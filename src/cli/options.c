@@ -398,7 +398,7 @@ static void print_wrapped(const char *text, FILE *out)
 // llama.cpp's names that people type with one dash; getopt takes any name with one or two.
 static const char *dashes_of(const char *name)
 {
-    static const char *const NAMES[] = {"sys", "pg", "ctk", "ctv"};
+    static const char *const NAMES[] = {"sys", "pg", "ctk", "ctv", "npl"};
     for (size_t i = 0; i < sizeof NAMES / sizeof NAMES[0]; i++) {
         if (strcmp(name, NAMES[i]) == 0) {
             return "-";

@@ -13,6 +13,8 @@
 
 #define SPINS 4000u // about 50 us of pauses
 #define YIELDS 64u
+#define YIELD_NS_MAX ((uint64_t)200000)
+#define COLLECTIVES_WITHOUT_YIELDS 1000u
 #define SLEEP_NS_MAX ((uint64_t)10000000)
 #define TESTS_PER_LOOK 64u // at the clock and for lost ranks
 
@@ -115,13 +117,23 @@ static void keep_failure(ps_comm *comm, ps_status status)
 void ps_comm_fail_alike(ps_comm *comm, ps_status status)
 {
     keep_failure(comm, status);
+    comm->is_alike = true;
     comm->speaks = comm->rank == 0;
+}
+
+void ps_comm_give_up(ps_comm *comm, ps_status status)
+{
+    if (comm->status == PS_OK) {
+        keep_failure(comm, ps_fail_prefix(status, "rank %" PRIu32, comm->rank));
+        comm->speaks = comm->backend->announce(comm, PS_COMM_CAUSE_OWN);
+    }
 }
 
 static ps_status lose(ps_comm *comm, ps_status status)
 {
     keep_failure(comm, status);
-    comm->speaks = comm->backend->announce(comm, comm->is_late);
+    comm->speaks = comm->backend->announce(comm,
+                                           comm->is_late ? PS_COMM_CAUSE_LATE : PS_COMM_CAUSE_PEER);
     return status;
 }
 
@@ -380,13 +392,25 @@ ps_status ps_comm_test(ps_comm *comm, bool *out_done)
     return PS_OK;
 }
 
+// Among ranks alone a yield is the fastest way to the one that is waited for. But a stranger on this
+// CPU gets a whole time slice of each yield, while a sleeper that is woken goes before it: then
+// yields are given up for a while.
+static void yield(ps_comm *comm)
+{
+    const uint64_t start = ps_clock_ns();
+    (void)sched_yield();
+    if (ps_clock_ns() - start > YIELD_NS_MAX) {
+        comm->yields_from = comm->sequence + COLLECTIVES_WITHOUT_YIELDS;
+    }
+}
+
 void ps_comm_idle(ps_comm *comm)
 {
     const uint32_t idles = comm->idles;
     if (idles < comm->spins) {
         __builtin_ia32_pause();
-    } else if (idles < comm->spins + YIELDS) {
-        (void)sched_yield();
+    } else if (idles < comm->spins + YIELDS && comm->sequence >= comm->yields_from) {
+        yield(comm);
     } else if (comm->is_busy && comm->is_moving) {
         comm->fruitless = TESTS_PER_LOOK; // a sleep is long: look after each
         comm->backend->sleep(comm, SLEEP_NS_MAX);

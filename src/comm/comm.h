@@ -124,6 +124,12 @@ bool ps_comm_has_failed(const ps_comm *comm);
 // and not one for each rank. False while nothing has failed.
 bool ps_comm_speaks(const ps_comm *comm);
 
+// This rank cannot go on, for the reason in ps_error_message, to which its number is added; between
+// collectives or within one. local: the others fail with PS_LOST and this message as soon as they
+// wait. mpi: they fail when mpirun ends them or by the timeout. Nothing happens when the
+// communicator has failed already. Only ps_comm_close may follow.
+void ps_comm_give_up(ps_comm *comm, ps_status status);
+
 // Each rank's slice to all ranks. slice_bytes [size]: of each rank, in rank order, may be 0; all
 // [sum of slice_bytes]: the slices one after the other. `slice` may be the rank's place in `all`.
 //

@@ -45,6 +45,12 @@ typedef struct ps_comm_transfer {
     ps_comm_receive receive[PS_COMM_RANKS_MAX];
 } ps_comm_transfer;
 
+typedef enum ps_comm_cause {
+    PS_COMM_CAUSE_PEER, // another rank died, diverged or told of a failure
+    PS_COMM_CAUSE_LATE, // the missing rank has not come in time
+    PS_COMM_CAUSE_OWN,  // this rank gives up
+} ps_comm_cause;
+
 typedef struct ps_comm_backend {
     const char *name;
     // Chooses one of the ways in which it can move bytes, between transfers; false: there are not
@@ -61,8 +67,8 @@ typedef struct ps_comm_backend {
     // The lowest rank that the transfer still waits for; comm->size: none.
     uint32_t (*missing)(const ps_comm *comm);
     // Tells the other ranks of the failure that is in ps_error_message, if it can, and says whether
-    // this rank should print it. is_late: it is that the missing rank has not come in time.
-    bool (*announce)(ps_comm *comm, bool is_late);
+    // this rank should print it.
+    bool (*announce)(ps_comm *comm, ps_comm_cause cause);
     ps_status (*close)(ps_comm *comm); // frees it
 } ps_comm_backend;
 
@@ -101,12 +107,14 @@ struct ps_comm {
     ps_comm_transfer transfer;
     ps_comm_reduce reduce;
 
-    uint32_t fruitless; // tests since the last look at the clock
-    uint32_t idles;     // since the start
-    uint64_t looked_ns; // 0: not yet
+    uint32_t fruitless;   // tests since the last look at the clock
+    uint32_t idles;       // since the start
+    uint64_t yields_from; // the sequence from which on idle yields again
+    uint64_t looked_ns;   // 0: not yet
     uint64_t waited_ns;
 
     ps_status status; // of the failure that ended it
+    bool is_alike;    // every rank has come to it by itself, and closes
     bool speaks;
     char message[512];
 };

@@ -192,9 +192,9 @@ static ps_status local_check(ps_comm *comm)
 }
 
 // The first to fail tells the others, and speaks.
-static bool local_announce(ps_comm *comm, bool is_late)
+static bool local_announce(ps_comm *comm, ps_comm_cause cause)
 {
-    (void)is_late;
+    (void)cause;
     ps_local_segment *segment = ((ps_local *)comm)->segment;
     unsigned expected = PS_LOCAL_FINE;
     if (!atomic_compare_exchange_strong(&segment->failure, &expected, PS_LOCAL_FAILING)) {

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define SPEAK_NS ((uint64_t)1000000000)
+
 // The thread sanitizer has a thread of its own.
 #ifdef __SANITIZE_THREAD__
 #define FOREIGN_THREADS 1u
@@ -126,9 +128,10 @@ ps_status ps_local_reap(ps_local *local)
     if (local->comm.rank != 0) {
         return PS_OK;
     }
-    // A job that has failed has waited long enough.
-    const uint64_t patience_ns = local->comm.status == PS_OK ? local->comm.options.timeout_ns
-                                                             : 200000000;
+    const uint64_t timeout_ns = local->comm.options.timeout_ns;
+    // In a job that has failed, time for the rank that speaks.
+    const uint64_t patience_ns = local->comm.status == PS_OK || timeout_ns < SPEAK_NS ? timeout_ns
+                                                                                      : SPEAK_NS;
     const uint64_t deadline_ns = ps_clock_ns() + patience_ns;
     ps_status status = PS_OK;
     for (uint32_t r = 1; r < local->comm.size; r++) {

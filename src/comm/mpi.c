@@ -214,9 +214,10 @@ static uint32_t mpi_missing(const ps_comm *comm)
 
 // Every rank waits for every other one, so each comes to the failure by itself; the lowest one that
 // is there speaks.
-static bool mpi_announce(ps_comm *comm, bool is_late)
+static bool mpi_announce(ps_comm *comm, ps_comm_cause cause)
 {
-    return comm->rank == (is_late && mpi_missing(comm) == 0 ? 1 : 0);
+    const bool is_rank_0_late = cause == PS_COMM_CAUSE_LATE && mpi_missing(comm) == 0;
+    return cause == PS_COMM_CAUSE_OWN || comm->rank == (is_rank_0_late ? 1 : 0);
 }
 
 // mpirun ends the job when the first rank exits, so the one that speaks goes first. Then this sleep
@@ -232,10 +233,10 @@ static void let_speak(const ps_comm *comm)
 static ps_status mpi_close(ps_comm *comm)
 {
     mpi_ranks *m = (mpi_ranks *)comm;
-    if (comm->status != PS_OK && !comm->speaks) {
-        let_speak(comm);
-    }
-    if (comm->status == PS_LOST) {
+    if (comm->status != PS_OK && !comm->is_alike) {
+        if (!comm->speaks) {
+            let_speak(comm);
+        }
         return PS_OK; // messages may still be under way to the buffers: they stay
     }
     free(m->incoming);

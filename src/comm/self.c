@@ -61,9 +61,9 @@ static uint32_t self_missing(const ps_comm *comm)
     return comm->size;
 }
 
-static bool self_announce(ps_comm *comm, bool is_late)
+static bool self_announce(ps_comm *comm, ps_comm_cause cause)
 {
-    (void)is_late;
+    (void)cause;
     (void)comm;
     return true;
 }

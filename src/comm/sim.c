@@ -106,11 +106,11 @@ static uint32_t sim_missing(const ps_comm *comm)
     return inner->backend->missing(inner);
 }
 
-static bool sim_announce(ps_comm *comm, bool is_late)
+static bool sim_announce(ps_comm *comm, ps_comm_cause cause)
 {
     ps_comm *inner = ((sim *)comm)->inner;
     inner->status = comm->status;
-    return inner->backend->announce(inner, is_late);
+    return inner->backend->announce(inner, cause);
 }
 
 static ps_status sim_close(ps_comm *comm)

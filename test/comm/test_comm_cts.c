@@ -249,7 +249,7 @@ static ps_status run_and_lose_idle(ps_comm *comm)
         (void)raise(losing->signal);
     }
     if (ps_comm_rank(comm) == 0) {
-        sleep_us(1500000); // above the timeout: idling is no fault
+        sleep_us(900000); // above the timeout: idling is no fault
     }
     PS_TRY(ps_comm_broadcast_start(comm, 0, message, sizeof message, &bytes));
     return ps_comm_wait(comm);
@@ -284,19 +284,19 @@ static void check_lost(const scenario *s, double seconds, double seconds_max)
 static void test_lost(void **state)
 {
     (void)state;
-    const ps_comm_options second = {.timeout_ns = 1000000000};
+    const ps_comm_options brief = {.timeout_ns = 600000000};
     const scenario LOSSES[] = {
         {"killed 2", 2, {0}, NULL, run_and_lose, SIGKILL, 1},
         {"killed 4", 4, {0}, NULL, run_and_lose, SIGKILL, 2},
         {"killed within", 4, {0}, NULL, run_and_lose_within, SIGKILL, 3},
         {"killed idle", 4, {0}, NULL, run_and_lose_idle, SIGKILL, 3},
         {"killed sim", 2, {0}, "latency=10us", run_and_lose, SIGKILL, 1},
-        {"stopped 2", 2, second, NULL, run_and_lose, SIGSTOP, 1},
-        {"stopped 4", 4, second, NULL, run_and_lose, SIGSTOP, 3},
-        {"stopped rank 0", 3, second, NULL, run_and_lose, SIGSTOP, 0},
-        {"stopped within", 3, second, NULL, run_and_lose_within, SIGSTOP, 1},
-        {"stopped idle", 3, second, NULL, run_and_lose_idle, SIGSTOP, 1},
-        {"stopped sim", 2, second, "latency=10us", run_and_lose_idle, SIGSTOP, 1},
+        {"stopped 2", 2, brief, NULL, run_and_lose, SIGSTOP, 1},
+        {"stopped 4", 4, brief, NULL, run_and_lose, SIGSTOP, 3},
+        {"stopped rank 0", 3, brief, NULL, run_and_lose, SIGSTOP, 0},
+        {"stopped within", 3, brief, NULL, run_and_lose_within, SIGSTOP, 1},
+        {"stopped idle", 3, brief, NULL, run_and_lose_idle, SIGSTOP, 1},
+        {"stopped sim", 2, brief, "latency=10us", run_and_lose_idle, SIGSTOP, 1},
     };
     for (size_t i = 0; i < sizeof LOSSES / sizeof LOSSES[0]; i++) {
         losing = &LOSSES[i];
@@ -416,6 +416,72 @@ static void test_diverged(void **state)
     }
 }
 
+// ---- sleepers ----
+
+// Rank 0 sleeps in the kernel, for longer than any wait loop would; rank 1 comes and wakes it.
+static ps_status sleep_and_wake(ps_comm *comm)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        if (ps_comm_rank(comm) == 1) {
+            sleep_us(30000);
+        }
+        const uint64_t start = now_us();
+        PS_TRY(ps_comm_barrier_start(comm, i));
+        if (ps_comm_rank(comm) == 0) {
+            comm->backend->sleep(comm, 5000000000);
+        }
+        PS_TRY(ps_comm_wait(comm));
+        if (now_us() - start > 3000000) {
+            return ps_fail(PS_INTERNAL, "nobody woke rank 0");
+        }
+    }
+    return PS_OK;
+}
+
+static void test_wakes(void **state)
+{
+    (void)state;
+    const scenario s = {.size = 2, .run = sleep_and_wake};
+    double seconds;
+    const int status = run_job(&s, &seconds);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(0, WEXITSTATUS(status));
+}
+
+// ---- ranks that give up ----
+
+static ps_status give_up(ps_comm *comm)
+{
+    for (uint32_t i = 0; i < 20; i++) {
+        if (i == 10 && ps_comm_rank(comm) == 2) {
+            const ps_status status = ps_fail(PS_IO, "model.gguf: no such file");
+            ps_comm_give_up(comm, status);
+            ps_comm_give_up(comm, PS_INVALID); // the first one counts
+            return status;
+        }
+        PS_TRY(ps_comm_barrier_start(comm, i));
+        PS_TRY(ps_comm_wait(comm));
+    }
+    return PS_OK;
+}
+
+static void test_give_up(void **state)
+{
+    (void)state;
+    const scenario s = {.size = 4, .run = give_up};
+    double seconds;
+    (void)run_job(&s, &seconds);
+    for (uint32_t r = 0; r < s.size; r++) {
+        const ps_status expected = r == 2 ? PS_IO : PS_LOST;
+        assert_true(all_seen[r].is_there);
+        assert_int_equal(expected, all_seen[r].status);
+        assert_int_equal(expected, all_seen[r].again);
+        assert_string_equal("rank 2: model.gguf: no such file", all_seen[r].message_again);
+        assert_int_equal(r == 2, all_seen[r].speaks);
+    }
+    assert_true(seconds < 4);
+}
+
 // ---- handshakes ----
 
 static ps_comm_identity identities[2]; // of rank 2, and of all others
@@ -530,7 +596,8 @@ int main(void)
         cmocka_unit_test(test_self),           cmocka_unit_test(test_local),
         cmocka_unit_test(test_sim_over_local), cmocka_unit_test(test_sim_delays),
         cmocka_unit_test(test_lost),           cmocka_unit_test(test_rank_0_killed),
-        cmocka_unit_test(test_diverged),       cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_diverged),       cmocka_unit_test(test_give_up),
+        cmocka_unit_test(test_wakes),          cmocka_unit_test(test_handshake),
         cmocka_unit_test(test_paused_job),     cmocka_unit_test(test_exit_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

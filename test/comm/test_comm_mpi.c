@@ -106,17 +106,33 @@ static ps_status do_mismatch(ps_comm *comm)
     return ps_comm_handshake(comm, &identity);
 }
 
+static ps_status do_give_up(ps_comm *comm)
+{
+    PS_TRY(ps_comm_barrier_start(comm, 1));
+    PS_TRY(ps_comm_wait(comm));
+    if (ps_comm_rank(comm) == 1) {
+        const ps_status status = ps_fail(PS_IO, "model.gguf: no such file");
+        ps_comm_give_up(comm, status);
+        return status;
+    }
+    PS_TRY(ps_comm_barrier_start(comm, 2));
+    return ps_comm_wait(comm);
+}
+
 static const struct {
     const char *name;
     ps_status (*run)(ps_comm *comm);
 } SCENARIOS[] = {
-    {"cases", do_cases}, {"stop", do_stop},       {"stop0", do_stop_rank_0},
-    {"kill", do_kill},   {"diverge", do_diverge}, {"mismatch", do_mismatch},
+    {"cases", do_cases},    {"stop", do_stop},       {"stop0", do_stop_rank_0},
+    {"kill", do_kill},      {"diverge", do_diverge}, {"mismatch", do_mismatch},
+    {"giveup", do_give_up},
 };
 
 static int be_rank(const char *name)
 {
-    const ps_comm_options options = {.timeout_ns = 2000000000};
+    // mpirun needs about a second to end a job that one rank has left.
+    const bool is_ended = strcmp(name, "giveup") == 0;
+    const ps_comm_options options = {.timeout_ns = is_ended ? 0 : 1000000000};
     ps_comm *comm = NULL;
     if (ps_comm_mpi_open(&options, &comm) != PS_OK) {
         printf("told: %s\n", ps_error_message());
@@ -196,6 +212,14 @@ static void test_mismatch(void **state)
     check_told(&out, "rank 1 was started with 'seed=2', rank 0 with 'seed=1'");
 }
 
+static void test_give_up(void **state)
+{
+    (void)state;
+    outcome out;
+    run_mpi(3, "giveup", &out);
+    check_told(&out, "rank 1: model.gguf: no such file");
+}
+
 // Another MPI's mpirun starts copies that each are rank 0 of 1.
 static void test_wrong_launcher(void **state)
 {
@@ -252,10 +276,10 @@ int main(int argc, char **argv)
     seed = ps_gen_start().state;
     fflush(NULL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),    cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_killed),   cmocka_unit_test(test_diverged),
-        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_wrong_launcher),
-        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_cases),          cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_killed),         cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_mismatch),       cmocka_unit_test(test_give_up),
+        cmocka_unit_test(test_wrong_launcher), cmocka_unit_test(test_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

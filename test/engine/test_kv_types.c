@@ -2,8 +2,8 @@
 // ctest-timeout: 300
 // Goal: with every pair of KV types logits are a pure function of a sequence's tokens, as they are
 // with f16, and q8_0 is a little rounding in about half the bytes.
-// Method: memcmp of logits between ISAs, thread counts, pieces and a fork; distance to those of f16;
-// sizes by the formats' own block sizes.
+// Method: memcmp of logits between ISAs, thread counts, pieces and a fork; distance to those of
+// f16; sizes by the formats' own block sizes.
 #include "engine/engine_test.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 // ctest-labels: kernel
 // ctest-links: m
-// Goal: attention over KV blocks of every format gives the reference's bits on every ISA whatever the queries see,
-// never reads a slot that no query sees into a result, and the reference is attention.
+// Goal: attention over KV blocks of every format gives the reference's bits on every ISA whatever
+// the queries see, never reads a slot that no query sees into a result, and the reference is
+// attention.
 // Method: slots outside the ranges hold NaN and infinities, blocks outside them are NULL. The
 // oracle takes K and V as stored, in double, and one softmax over all positions of all chunks. The
 // layout of blocks is written here again.

@@ -1,7 +1,7 @@
 // kernels/avx2/quantise_q8_avx2.c - activation rows to int8 per 32 columns. Contract: kernels.h.
 //
 // AVX-512 has no form of its own: on a Zen 4 core it took 442 ns for 2048 values, this one 399
-// (bench_attention).
+// (bench_rows).
 #include "kernels/half.h"
 #include "kernels/tables.h"
 

@@ -2,16 +2,23 @@
 //
 // A lane of a register is a row: vpdpbusd multiplies four columns of sixteen rows, kept as unsigned
 // bytes, with four activations broadcast from memory, so that no sum crosses lanes. The offset of
-// the formats (8, 16, 32, 128) comes back in as the start of the integer sum: -offset times the sum
-// of the block's activations, one vpdpwssd. Everything here is inlined with a constant dtype and a
-// constant number of tokens, and unrolled; the types differ in unpack_pair and load_scales
-// alone.
+// the formats (8, 16, 32, 128) comes back in as the start of the integer sum. Everything here is
+// inlined with a constant dtype and a constant number of tokens, and unrolled; the types differ in
+// unpack_pair, load_unit and load_scales alone.
+//
+// What binds, on a Zen 4 core: a 512-bit dot product, multiplication or fma takes the two
+// multipliers for a cycle, so a block of one group and token cannot take less than 10 cycles (8 dot
+// products, the factor, the fma), 11 with mins, 12 for Q6_K: 80, 73, 67 % of the multipliers' rate;
+// tiles of eight reach 78, 70, 59. Other 512-bit instructions cost about a third of a cycle each,
+// for the scheduler spreads them over the multipliers too, and loads of 512 bits one cycle.
 //
 // Numbers that the loops stand on:
 // 1. An unpacked column is at most 255, an activation at most 127 in magnitude, so sums of 32
 //    products fit 21 bits, and 16 times them (high nibbles left in place) 25 bits.
-// 2. Q6_K: scales are at least -128, so -32 times one fits i16, and the block's integer, with its
-//    parts, stays below 2^26.
+// 2. Q6_K: a half's integer is at most 32 * 127 * 16 in magnitude, a scale 128, and the two
+//    products together less than 2^24: f32 holds each exactly. A product may be -0 where the
+//    integer is 0; a chain that starts at +0 and whose terms do not underflow (d of a row is at
+//    least 2^-107, d of a weight 2^-24) is never -0, so that adding either zero gives the same.
 #ifndef PS_KERNELS_LINEAR_AVX512_H
 #define PS_KERNELS_LINEAR_AVX512_H
 
