@@ -40,6 +40,7 @@ PS_API void ps_free(void *memory);
 // parallelism). Every rank opens the same file; rank 0 then uses the model as if it were alone, the
 // others call ps_ranks_follow. One thread of a process drives its ranks handle and all that uses it.
 typedef struct ps_ranks ps_ranks;
+typedef struct ps_model_options ps_model_options;
 
 typedef enum ps_ranks_launch {
     PS_RANKS_FORK,      // ps_ranks_start forks the other ranks, on this host; before any thread
@@ -66,9 +67,11 @@ PS_API PS_MUST_USE ps_status ps_ranks_start(const ps_ranks_options *options, ps_
 PS_API PS_MUST_USE ps_status ps_ranks_stop(ps_ranks *ranks);
 // Ranks other than 0: opens the model file at `path` when rank 0 opens it, and does what rank 0's
 // sessions do, until rank 0 stops. `path` may be another name of the same file, as on another host.
+// options: those of ps_model_open that are this rank's own, may be NULL; threads are as rank 0 says.
 //
 // PS_LOST  a rank is lost or has diverged; otherwise what opening failed with
-PS_API PS_MUST_USE ps_status ps_ranks_follow(ps_ranks *ranks, const char *path);
+PS_API PS_MUST_USE ps_status ps_ranks_follow(ps_ranks *ranks, const char *path,
+                                             const ps_model_options *options);
 PS_API uint32_t ps_ranks_rank(const ps_ranks *ranks); // of NULL: 0
 PS_API uint32_t ps_ranks_size(const ps_ranks *ranks); // of NULL: 1
 // After a failure: whether this rank is the one of which people should see the message.
@@ -78,14 +81,17 @@ PS_API bool ps_ranks_speaks(const ps_ranks *ranks); // of NULL: true
 
 typedef struct ps_model ps_model;
 
-typedef struct ps_model_options {
+struct ps_model_options {
     uint32_t threads; // 0: as many as the affinity mask and the cgroup's CPU quota allow
     // Called from the opening thread with 0..1 while weights are packed; NULL: not called.
     void (*progress)(void *context, double fraction);
     void *progress_context;
-    ps_ranks *ranks;      // that share the model; borrowed, NULL: none
+    ps_ranks *ranks; // that share the model; borrowed, NULL: none
+    // A Chrome trace of the last steps is written here when the model is closed; those of other ranks
+    // than 0 to names with ".rank1" and so on behind. NULL: none.
+    const char *trace_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
-} ps_model_options;
+};
 
 // Opens a GGUF file: checks it, packs its weights (about the file's size in memory), starts the
 // workers. Or a file that `prestage compile` made, whose weights are mapped and not packed.

@@ -22,6 +22,9 @@ PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
 // PS_INVALID  options that contradict each other or the launcher
 PS_MUST_USE ps_status ps_cli_ranks_start(ps_cli_options *options);
 
+// Whether this is rank 0 of those that mpirun started; true without mpirun.
+bool ps_cli_ranks_is_first(void);
+
 // What prefetching did for each site, as a table or as "prefetch" of an object; nothing when it did
 // nothing.
 void ps_cli_prefetch_print(const ps_session *session, FILE *file);

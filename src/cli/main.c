@@ -51,7 +51,8 @@ static int exit_code(ps_status status)
     }
 }
 
-// Of several ranks that fail, one speaks.
+// Of several ranks that fail, one speaks: of those that mpirun started, the first one, until they know of
+// each other.
 static bool is_silent;
 
 // The exit code, after the one line of an error. Output that could not be written is one, too.
@@ -106,10 +107,15 @@ static ps_status run_ranks(const command *chosen, ps_cli_options *options)
     if (chosen->bit == PS_CLI_PLAN) { // of ranks, not by them
         return chosen->run(options);
     }
-    PS_TRY(ps_cli_ranks_start(options));
-    ps_status status = ps_ranks_rank(options->started) == 0
-                           ? chosen->run(options)
-                           : ps_ranks_follow(options->started, options->model);
+    ps_status status = ps_cli_ranks_start(options);
+    if (status != PS_OK) { // options are alike on all ranks, anything else may be this one's alone
+        is_silent = is_silent && status == PS_INVALID;
+        return status;
+    }
+    status = ps_ranks_rank(options->started) == 0
+                 ? chosen->run(options)
+                 : ps_ranks_follow(options->started, options->model,
+                                   &(ps_model_options){.trace_file = options->trace});
     is_silent = status != PS_OK && !ps_ranks_speaks(options->started);
     char message[1024];
     (void)snprintf(message, sizeof message, "%s", ps_error_message());
@@ -136,6 +142,7 @@ static ps_status run_command(const command *chosen, int argc, char **argv)
 int main(int argc, char **argv)
 {
     ps_cli_interrupt_install();
+    is_silent = !ps_cli_ranks_is_first();
     if (argc < 2) {
         return finish(ps_fail(PS_INVALID, "no command given; prestage --help lists them"));
     }

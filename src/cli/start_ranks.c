@@ -1,16 +1,22 @@
 // cli/start_ranks.c - which ranks a command runs with.
 #include "cli/commands.h"
+#include "comm/launch.h"
 
 #include <stdlib.h>
 
-// Open MPI's mpirun says how many it started; 0: none.
-static uint32_t launched_ranks(void)
+// A count that Open MPI's mpirun tells; 0: it is not there.
+static uint32_t told_count(const char *variable)
 {
-    const char *text = getenv("OMPI_COMM_WORLD_SIZE");
-    int64_t size = 0;
+    const char *text = getenv(variable);
+    int64_t count = 0;
     const bool is_number = text != NULL &&
-                           ps_cli_parse_integer("", text, 1, 1 << 20, &size) == PS_OK;
-    return is_number ? (uint32_t)size : 0;
+                           ps_cli_parse_integer("", text, 0, 1 << 20, &count) == PS_OK;
+    return is_number ? (uint32_t)count : 0;
+}
+
+bool ps_cli_ranks_is_first(void)
+{
+    return told_count("OMPI_COMM_WORLD_RANK") == 0;
 }
 
 static ps_status check_options(const ps_cli_options *options, uint32_t launched)
@@ -29,8 +35,11 @@ static ps_status check_options(const ps_cli_options *options, uint32_t launched)
 
 ps_status ps_cli_ranks_start(ps_cli_options *options)
 {
-    const uint32_t launched = launched_ranks();
+    const uint32_t launched = told_count("OMPI_COMM_WORLD_SIZE");
     PS_TRY(check_options(options, launched));
+    if (launched <= 1) {
+        PS_TRY(ps_comm_launcher_check(1));
+    }
     ps_ranks_options ranks = {.launch = PS_RANKS_FORK,
                               .size = options->ranks,
                               .link = options->comm_link,

@@ -94,10 +94,10 @@ static ps_status follow_model(ps_model *model)
 }
 
 // Opens and follows one model. *out_opened: what opening answered; then the ranks go on together.
-static ps_status follow_open(ps_ranks *ranks, const char *path, const ps_command *command,
-                             const void *behind, ps_status *out_opened)
+static ps_status follow_open(const ps_model_options *given, const char *path,
+                             const ps_command *command, const void *behind, ps_status *out_opened)
 {
-    ps_model_options options = {.ranks = ranks};
+    ps_model_options options = *given;
     ps_model *model = NULL;
     if (command->word != PS_WORD_OPEN || command->bytes != sizeof options.threads) {
         return bad_command(command);
@@ -112,8 +112,10 @@ static ps_status follow_open(ps_ranks *ranks, const char *path, const ps_command
     return status;
 }
 
-ps_status ps_ranks_follow(ps_ranks *ranks, const char *path)
+ps_status ps_ranks_follow(ps_ranks *ranks, const char *path, const ps_model_options *given)
 {
+    ps_model_options options = given == NULL ? (ps_model_options){0} : *given;
+    options.ranks = ranks;
     ps_status failed = PS_OK;
     char message[512];
     if (ps_ranks_rank(ranks) == 0) {
@@ -127,7 +129,7 @@ ps_status ps_ranks_follow(ps_ranks *ranks, const char *path)
             return failed == PS_OK ? PS_OK : ps_fail(failed, "%s", message);
         }
         ps_status opened = PS_OK;
-        PS_TRY(follow_open(ranks, path, command, behind, &opened));
+        PS_TRY(follow_open(&options, path, command, behind, &opened));
         if (opened != PS_OK) {
             failed = opened;
             (void)snprintf(message, sizeof message, "%s", ps_error_message());

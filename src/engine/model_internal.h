@@ -35,12 +35,20 @@ struct ps_model {
     ps_kernels kernels;
     ps_machine machine;
     ps_weights *weights;
+    ps_trace *trace; // NULL: none
+    char *trace_file;
+    ps_exec_lanes lanes;
     uint64_t bytes_per_token;
     double load_ms;
 };
 
 // The tokenizer that the file describes.
 PS_MUST_USE ps_status ps_model_open_tokenizer(ps_model *model);
+
+// Starts recording, with a lane for each worker, when `path` is not NULL; and writes what was
+// recorded. A file that cannot be written is a warning: the work has been done.
+PS_MUST_USE ps_status ps_model_start_trace(ps_model *model, const char *path);
+void ps_model_end_trace(ps_model *model);
 
 // Makes the plan of one bucket. Memory comes from `arena`.
 PS_MUST_USE ps_status ps_engine_make_plan(const ps_model_config *config, const ps_gguf *file,

@@ -108,6 +108,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(ps_machine_discover(threads, &model->machine));
     PS_TRY(ps_model_read(model->file, &model->arena, &model->config));
     PS_TRY(ps_team_create(threads, &model->team));
+    PS_TRY(ps_model_start_trace(model, options->trace_file));
     PS_TRY(load_weights(model, options));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
@@ -169,17 +170,20 @@ static ps_status measure_waits(ps_model *model)
     return PS_OK;
 }
 
+static ps_status open_parts(ps_model *model, const ps_model_options *options)
+{
+    model->file = model->source.gguf;
+    PS_TRY(ps_model_open_tokenizer(model));
+    return options->vocabulary_only ? PS_OK : open_for_running(model, options);
+}
+
 static ps_status open_model(ps_model *model, const ps_model_options *options)
 {
-    ps_status status = ps_model_file_open(model->path, &model->source);
+    ps_status status = ps_model_file_open(model->path, &model->source); // names the file
     if (status == PS_OK) {
-        model->file = model->source.gguf;
-        status = ps_model_open_tokenizer(model);
+        status = ps_engine_name_file(model->path, open_parts(model, options));
     }
-    if (status == PS_OK && !options->vocabulary_only) {
-        status = open_for_running(model, options);
-    }
-    PS_TRY(ps_ranks_agree(model->ranks, ps_engine_name_file(model->path, status)));
+    PS_TRY(ps_ranks_agree(model->ranks, status));
     PS_TRY(shake_hands(model));
     return options->vocabulary_only ? PS_OK : measure_waits(model);
 }
@@ -228,6 +232,7 @@ void ps_model_close(ps_model *model)
     if (model->is_told) {
         ps_ranks_tell_end(model->ranks, PS_WORD_CLOSE, 0);
     }
+    ps_model_end_trace(model);
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);
     ps_chat_template_destroy(model->chat_template);

@@ -111,6 +111,7 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
 {
     ps_exec_options exec_options = {.sequences = options->sequences,
                                     .context_tokens = options->context_tokens,
+                                    .lanes = model->trace == NULL ? NULL : &model->lanes,
                                     .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO,
                                     .comm = ps_ranks_comm(model->ranks)};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);

@@ -10,6 +10,7 @@
 #include "exec/team.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
+#include "trace/trace.h"
 
 typedef struct ps_exec ps_exec;
 typedef struct ps_program ps_program; // a plan bound to an executor
@@ -31,11 +32,20 @@ bool ps_exec_takes_vector(ps_op op);
 // Finds a weight by name; NULL when there is none.
 typedef const ps_weight *ps_weight_lookup(void *context, const char *name);
 
+typedef struct ps_exec_lanes {
+    ps_trace_lane *worker[PS_TEAM_WORKERS_MAX];
+    ps_trace_lane *prefetch[PS_TEAM_WORKERS_MAX];
+    ps_trace_lane *comm;
+} ps_exec_lanes;
+
 typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
     uint32_t group_blocks[PS_KV_GROUPS_LIMIT]; // KV blocks in each group's pool
-    bool guards_prefetch;                      // sites that do not pay are switched off
+    // What is recorded where: lanes of each worker for steps and waits, and for prefetches, and one for
+    // collectives. Borrowed; NULL, or all NULL: nothing is recorded.
+    const struct ps_exec_lanes *lanes;
+    bool guards_prefetch; // sites that do not pay are switched off
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
 } ps_exec_options;
 

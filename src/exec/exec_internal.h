@@ -88,6 +88,7 @@ struct ps_exec {
 typedef struct ps_comm_run {
     uint32_t started, done;
     bool is_busy;              // one is in flight
+    uint64_t start_ns;         // of it
     const ps_bound_step *step; // of the one in flight
     uint32_t tag;              // of the first; the next have those that follow
     ps_status status;          // once it is not PS_OK, nothing is started any more
@@ -102,6 +103,7 @@ typedef struct ps_touch {
     uint64_t left_bytes;     // that steps[at] may still take
     uint64_t unit, unit_end; // of a kv: units of its reader that are this worker's
     uint32_t block;          //   in that unit
+    uint64_t asked_bytes, moved_bytes, start_ns; // of steps[at]
 } ps_touch;
 
 // What one worker knows while it walks a step.
@@ -118,6 +120,7 @@ typedef struct ps_walk {
     ps_comm_run *comm; // of worker 0, NULL for the others
     ps_touch *touch;
     uint64_t prefetch_mask; // sites that prefetch nothing in this run
+    ps_trace_lane *lane;    // of this worker; NULL: nothing is recorded
 } ps_walk;
 
 typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);

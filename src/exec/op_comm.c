@@ -1,13 +1,18 @@
 // exec/op_comm.c - collectives: worker 0 starts them where they stand in the plan, and waits for
 // them where the plan joins them.
-#include "exec/exec_internal.h"
+#include "exec/record.h"
 
 #include "base/shapes.h"
 
 #include <string.h>
 
+static ps_trace_lane *lane_of(const ps_walk *walk)
+{
+    return walk->exec->options.lanes == NULL ? NULL : walk->exec->options.lanes->comm;
+}
+
 // Until the collective is done, the worker prefetches; then it has nothing else to do.
-static ps_status wait(const ps_walk *walk)
+static ps_status wait_for(const ps_walk *walk)
 {
     ps_comm *comm = walk->exec->options.comm;
     bool is_done = false;
@@ -18,6 +23,14 @@ static ps_status wait(const ps_walk *walk)
         }
     }
     return ps_comm_wait(comm);
+}
+
+static ps_status wait(const ps_walk *walk)
+{
+    const ps_status status = wait_for(walk);
+    ps_record_comm(lane_of(walk), walk->comm->step, walk->comm->start_ns,
+                   ps_record_now(lane_of(walk)));
+    return status;
 }
 
 void ps_exec_comm_poll(const ps_walk *walk)
@@ -40,10 +53,11 @@ void ps_exec_comm_reduce(const ps_walk *walk, const ps_bound_step *step, uint32_
     }
     ps_exec_comm_join(walk, run->started);
     run->started += is_last;
-    run->step = step;
     if (run->status == PS_OK && run->is_busy) { // the chunk before
         run->status = wait(walk);
     }
+    run->step = step;
+    run->start_ns = ps_record_now(lane_of(walk));
     run->is_busy = run->status == PS_OK && first < last;
     if (run->is_busy) {
         // With what stands between rows, so that it is one range.
@@ -102,6 +116,7 @@ void ps_exec_op_ALL_GATHER(const ps_walk *walk, const ps_bound_step *step)
         memcpy(own + r * row_bytes, ps_row(walk, &step->inputs[0], r), row_bytes);
     }
     run->is_busy = true;
+    run->start_ns = ps_record_now(lane_of(walk));
     run->status = ps_comm_all_gather_start(walk->exec->options.comm, run->tag + run->started, own,
                                            walk->exec->comm_scratch, bytes);
 }

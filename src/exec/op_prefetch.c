@@ -8,7 +8,7 @@
 // Which bytes: those that this worker will read first. Of a weight, the groups of rows that its
 // columns of the reader's output are made of. Of a KV cache, the blocks of its units of attention,
 // but for the block that the step itself writes.
-#include "exec/exec_internal.h"
+#include "exec/record.h"
 
 #define TOUCH_BYTES 8192u // between two looks
 #define READ_UNIT_BYTES 512u
@@ -110,9 +110,19 @@ void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
     }
 }
 
+static ps_trace_lane *lane_of(const ps_walk *walk)
+{
+    return walk->exec->options.lanes == NULL ? NULL
+                                             : walk->exec->options.lanes->prefetch[walk->worker];
+}
+
 // Begins the next prefetch of the list.
 static bool begin_next(const ps_walk *walk, ps_touch *touch)
 {
+    if (touch->at != UINT32_MAX && touch->at < touch->count) {
+        ps_record_prefetch(lane_of(walk), touch->steps[touch->at], touch->start_ns,
+                           ps_record_now(lane_of(walk)), touch->asked_bytes, touch->moved_bytes);
+    }
     touch->at++; // from UINT32_MAX to 0
     if (touch->at >= touch->count) {
         touch->at = touch->count;
@@ -133,6 +143,9 @@ static bool begin_next(const ps_walk *walk, ps_touch *touch)
     }
     const uint64_t limit = step->plan->attributes.bytes / walk->workers;
     touch->left_bytes = step->plan->attributes.bytes == 0 || whole < limit ? whole : limit;
+    touch->asked_bytes = touch->left_bytes;
+    touch->moved_bytes = 0;
+    touch->start_ns = ps_record_now(lane_of(walk));
     count->fired++;
     count->asked_bytes += touch->left_bytes;
     return true;
@@ -160,6 +173,7 @@ bool ps_exec_touch_next(void *context)
         walk->kernels->read(touch->from, bytes / READ_UNIT_BYTES * READ_UNIT_BYTES);
         touch->from += bytes;
         touch->left_bytes -= bytes;
+        touch->moved_bytes += bytes;
         count_of(walk, step)->moved_bytes += bytes;
         return true;
     }

@@ -1,7 +1,7 @@
 // exec/run.c - the workers walk a plan together.
 #include "base/clock.h"
 #include "base/pages.h"
-#include "exec/exec_internal.h"
+#include "exec/record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -254,6 +254,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .workspace = exec->privates + worker * exec->private_stride,
         .touch = &touch,
         .prefetch_mask = job->prefetch_mask,
+        .lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[worker],
         .comm = worker == 0 ? &job->comm : NULL,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
@@ -267,6 +268,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
             continue;
         }
         const bool waits = step->plan->barrier || step->plan->join > 0;
+        const uint64_t wait_ns = waits ? ps_record_now(walk.lane) : 0;
         if (walk.comm != NULL && step->plan->join > 0) {
             ps_exec_comm_join(&walk, step->plan->join);
         }
@@ -279,7 +281,12 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         if (waits && touch.count > 0) {
             ps_exec_touch_end(&walk);
         }
+        const uint64_t start_ns = ps_record_now(walk.lane);
+        if (waits) {
+            ps_record_wait(walk.lane, step, wait_ns, start_ns);
+        }
         FUNCTIONS[step->plan->op](&walk, step);
+        ps_record_step(walk.lane, step, start_ns, ps_record_now(walk.lane));
         if (times != NULL) {
             times[i].work_ns += lap_ns(&then);
         }
