@@ -30,6 +30,8 @@ static const command COMMANDS[] = {
      ps_cli_plan},
     {"compile", PS_CLI_COMPILE, "MODEL -o FILE.pst | --verify FILE.pst",
      "a file of packed weights, which opens without packing", ps_cli_compile},
+    {"overlap", PS_CLI_OVERLAP, "TRACE", "what prefetching did, read off a trace of --trace",
+     ps_cli_overlap},
 };
 
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])

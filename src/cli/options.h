@@ -20,7 +20,8 @@ typedef enum ps_cli_command_bit {
     PS_CLI_BENCH = 16,
     PS_CLI_PLAN = 32,
     PS_CLI_COMPILE = 64,
-    PS_CLI_ALL = 127,
+    PS_CLI_OVERLAP = 128,
+    PS_CLI_ALL = 255,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
