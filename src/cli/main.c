@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct command {
     const char *name;
@@ -54,8 +55,21 @@ static int exit_code(ps_status status)
 }
 
 // Of several ranks that fail, one speaks: of those that mpirun started, the first one, until they know of
-// each other.
+// each other. mpirun ends the others when one of them exits with an error, so the one that speaks does so
+// before it meets the others for the last time, and those that have not met give it time.
 static bool is_silent;
+static bool has_met; // ranks have started, or there are none
+static bool has_spoken;
+
+#define SILENT_SECONDS 3
+
+static void say(ps_status status)
+{
+    if (status != PS_OK && status != PS_CANCELLED && !is_silent && !has_spoken) {
+        (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
+        has_spoken = true;
+    }
+}
 
 // The exit code, after the one line of an error. Output that could not be written is one, too.
 static int finish(ps_status status)
@@ -65,8 +79,9 @@ static int finish(ps_status status)
         (void)fprintf(stderr, "prestage: stdout: %s\n", strerror(errno));
         return 1;
     }
-    if (status != PS_OK && status != PS_CANCELLED && !is_silent) {
-        (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
+    say(status);
+    if (status != PS_OK && is_silent && !has_met) {
+        (void)sleep(SILENT_SECONDS);
     }
     return status == PS_OK && ps_cli_result_was_bad() ? 1 : exit_code(status);
 }
@@ -114,11 +129,13 @@ static ps_status run_ranks(const command *chosen, ps_cli_options *options)
         is_silent = is_silent && status == PS_INVALID;
         return status;
     }
+    has_met = true;
     status = ps_ranks_rank(options->started) == 0
                  ? chosen->run(options)
                  : ps_ranks_follow(options->started, options->model,
                                    &(ps_model_options){.trace_file = options->trace});
     is_silent = status != PS_OK && !ps_ranks_speaks(options->started);
+    say(status);
     char message[1024];
     (void)snprintf(message, sizeof message, "%s", ps_error_message());
     const ps_status stopped = ps_ranks_stop(options->started);

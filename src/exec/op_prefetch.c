@@ -142,6 +142,11 @@ static bool begin_next(const ps_walk *walk, ps_touch *touch)
         touch->from = touch->end = NULL;
     }
     const uint64_t limit = step->plan->attributes.bytes / walk->workers;
+    const uint64_t skip = step->plan->attributes.skip / walk->workers;
+    if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
+        touch->from += skip < whole ? skip / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES : whole;
+        whole = (uint64_t)(touch->end - touch->from);
+    }
     touch->left_bytes = step->plan->attributes.bytes == 0 || whole < limit ? whole : limit;
     touch->asked_bytes = touch->left_bytes;
     touch->moved_bytes = 0;

@@ -24,7 +24,9 @@ typedef struct budget {
     ps_prefetch_policy policy;
     uint64_t left_bytes; // preserve: the sum stays below it
     bool is_over;        // preserve: something did not fit
+    bool is_ahead;       // auto: the next segment is at hand
     bool is_short;       // auto: time, and not capacity, is what is left
+    uint64_t *ahead;     // auto: [values] bytes that earlier waits have moved
 } budget;
 
 static bool is_collective(const ps_node *node)
@@ -32,8 +34,9 @@ static bool is_collective(const ps_node *node)
     return (ps_op_get(node->op)->flags & PS_OP_COLLECTIVE) != 0;
 }
 
+// ahead_bytes: of the next readers, that earlier waits have moved.
 static budget start_budget(const ps_graph *graph, const ps_pass_options *options,
-                           const ps_node *collective)
+                           const ps_node *collective, uint64_t ahead_bytes)
 {
     const ps_machine *machine = options->machine;
     const uint64_t caches = machine->l2_bytes * machine->threads;
@@ -44,7 +47,8 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
     const uint64_t bytes = options->rows_max * (uint64_t)moved->columns * sizeof(float);
     const uint64_t time = (uint64_t)((double)ps_cost_collective_ns(machine, bytes) *
                                      machine->fill_gbs);
-    const uint64_t room = caches / 4 * 3;
+    const uint64_t most = caches / 4 * 3;
+    const uint64_t room = most > ahead_bytes ? most - ahead_bytes : 0;
     return (budget){.policy = PS_PREFETCH_AUTO,
                     .left_bytes = time < room ? time : room,
                     .is_short = time < room};
@@ -121,13 +125,22 @@ static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *option
                                   const ps_node *reader, uint32_t operand, uint64_t bytes)
 {
     const ps_value_id id = reader->inputs[operand];
+    const bool is_kv = graph->values[id].kind == PS_VALUE_KV;
+    const uint64_t skip = b->ahead[id];
+    if (skip >= bytes || (b->is_ahead && is_kv)) { // an earlier wait has moved all of it
+        return PS_OK;
+    }
+    bytes -= skip;
     ps_reason reason;
     if (b->policy == PS_PREFETCH_PRESERVE) {
         reason = take_whole(b, bytes);
     } else if (!is_bound_by_memory(graph, options, reader, operand, bytes)) {
         reason = PS_REASON_COMPUTE_BOUND;
     } else {
-        reason = take_part(b, graph->values[id].kind == PS_VALUE_KV, &bytes);
+        reason = take_part(b, is_kv, &bytes);
+    }
+    if (b->is_ahead && reason >= PS_REASON_DECLINED) {
+        return PS_OK; // its own wait will say so
     }
     const bool is_whole = reason == PS_REASON_WHOLE;
     const ps_node node = {
@@ -138,7 +151,9 @@ static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *option
         .attributes = {.layer = reader->attributes.layer,
                        .site = reader->attributes.site,
                        .bytes = is_whole ? 0 : (uint32_t)smaller(bytes, UINT32_MAX),
+                       .skip = (uint32_t)smaller(skip, UINT32_MAX),
                        .reason = reason}};
+    b->ahead[id] += is_kv || reason >= PS_REASON_DECLINED ? 0 : bytes;
     return ps_graph_add_node(graph, &node);
 }
 
@@ -154,6 +169,54 @@ static ps_status prefetch_operands(ps_graph *graph, const ps_pass_options *optio
     return PS_OK;
 }
 
+// What stands from `begin` up to the next collective, which is at *end.
+static ps_status prefetch_segment(ps_graph *graph, const ps_pass_options *options, budget *b,
+                                  const ps_node *nodes, uint32_t count, uint32_t begin,
+                                  uint32_t *end)
+{
+    uint32_t i = begin;
+    for (; i < count; i++) {
+        // A linear that is reduced as it goes reads its weight before it waits.
+        if (!is_collective(&nodes[i]) || nodes[i].op == PS_OP_LINEAR_ALL_REDUCE) {
+            PS_TRY(prefetch_operands(graph, options, b, &nodes[i]));
+        }
+        if (is_collective(&nodes[i])) {
+            break;
+        }
+    }
+    *end = i;
+    return PS_OK;
+}
+
+// Bytes of the operands up to the next collective that earlier waits have moved.
+static uint64_t ahead_of(const ps_node *nodes, uint32_t count, uint32_t begin,
+                         const uint64_t *ahead)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = begin; i < count && !is_collective(&nodes[i]); i++) {
+        for (uint32_t j = 0; j < nodes[i].input_count; j++) {
+            bytes += ahead[nodes[i].inputs[j]];
+        }
+    }
+    return bytes;
+}
+
+static ps_status fill_wait(ps_graph *graph, const ps_pass_options *options, const ps_node *nodes,
+                           uint32_t count, uint32_t collective, uint64_t *ahead)
+{
+    budget b = start_budget(graph, options, &nodes[collective],
+                            ahead_of(nodes, count, collective + 1, ahead));
+    uint32_t end = count;
+    b.ahead = ahead;
+    PS_TRY(prefetch_segment(graph, options, &b, nodes, count, collective + 1, &end));
+    // A wait that outlasts its own segment is used for the next one.
+    b.is_ahead = true;
+    if (b.policy == PS_PREFETCH_AUTO && b.left_bytes >= LEAST_BYTES && end + 1 < count) {
+        PS_TRY(prefetch_segment(graph, options, &b, nodes, count, end + 1, &end));
+    }
+    return PS_OK;
+}
+
 ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
 {
     if (options->prefetch == PS_PREFETCH_OFF) {
@@ -161,25 +224,16 @@ ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
     }
     const uint32_t count = graph->node_count;
     ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
-    if (old == NULL) {
+    uint64_t *ahead = PS_ARENA_NEW(graph->arena, uint64_t, graph->value_count);
+    if (old == NULL || ahead == NULL) {
         return PS_NO_MEMORY;
     }
     memcpy(old, graph->nodes, count * sizeof *old);
     graph->node_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(ps_graph_add_node(graph, &old[i]));
-        if (!is_collective(&old[i])) {
-            continue;
-        }
-        budget b = start_budget(graph, options, &old[i]);
-        for (uint32_t j = i + 1; j < count; j++) {
-            // A linear that is reduced as it goes reads its weight before it waits.
-            if (!is_collective(&old[j]) || old[j].op == PS_OP_LINEAR_ALL_REDUCE) {
-                PS_TRY(prefetch_operands(graph, options, &b, &old[j]));
-            }
-            if (is_collective(&old[j])) {
-                break;
-            }
+        if (is_collective(&old[i])) {
+            PS_TRY(fill_wait(graph, options, old, count, i, ahead));
         }
     }
     return PS_OK;

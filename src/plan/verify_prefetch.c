@@ -42,7 +42,11 @@ static ps_status check_one(const ps_plan_check *check, uint32_t index, const uin
                        "follows",
                        name);
     }
-    if (prefetch[id] != PS_NO_VALUE && prefetch[id] < reader[id]) {
+    // A later one may go on where this one ends.
+    const ps_op_attributes *here = &check->plan->steps[index].attributes;
+    if (prefetch[id] != PS_NO_VALUE && prefetch[id] < reader[id] &&
+        (here->bytes == 0 ||
+         check->plan->steps[prefetch[id]].attributes.skip < (uint64_t)here->skip + here->bytes)) {
         return ps_fail(PS_INVALID, "'%s' is prefetched again in step %u, before it is read", name,
                        prefetch[id]);
     }
