@@ -242,6 +242,9 @@ typedef struct ps_session_info {
 } ps_session_info;
 PS_API void ps_session_get_info(const ps_session *session, ps_session_info *out);
 
+// Bytes of KV that a row at `position` of its sequence reads.
+PS_API uint64_t ps_session_kv_read_bytes(const ps_session *session, uint32_t position);
+
 // An empty sequence. PS_EXHAUSTED: all slots are taken.
 PS_API PS_MUST_USE ps_status ps_sequence_open(ps_session *session, ps_sequence *out);
 // Gives slot and KV blocks back. An unused slot is allowed.

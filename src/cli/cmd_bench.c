@@ -31,7 +31,8 @@ typedef struct bench_row {
     bench_test test; // threads as used
     double tokens_per_s[1000];
     double mean, deviation;                    // tokens a second
-    double gbs;                                // tests of decoding alone; 0: not known
+    double bytes_per_token;                    // read; tests of decoding alone
+    double gbs;                                // the same; 0: not known
     double ceiling_gbs;                        // the same, and any with --ops
     uint32_t barriers;                         // of a step of decoding; tests of decoding alone
     uint64_t picked;                           // hash of the best token of each step
@@ -261,6 +262,16 @@ static void compare_side(bench *b, uint32_t repetitions)
     row->ratio_highest = ratios[repetitions - 1];
 }
 
+// Weights, which a step reads once for all its sequences, and the KV of the token's own.
+static double bytes_per_token(const bench *b, const bench_test *test)
+{
+    double kv = 0;
+    for (uint32_t i = 0; i < test->generate; i++) {
+        kv += (double)ps_session_kv_read_bytes(b->side->session, test->depth + i);
+    }
+    return (double)b->info.bytes_per_token / test->sequences + kv / test->generate;
+}
+
 static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
 {
     bench_row *row = &b->side->row;
@@ -269,8 +280,8 @@ static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
     }
     summarise(row, b->options->repetitions);
     if (test->prompt == 0) {
-        // A step reads the weights once for all sequences.
-        row->gbs = row->mean / test->sequences * (double)b->info.bytes_per_token / 1e9;
+        row->bytes_per_token = bytes_per_token(b, test);
+        row->gbs = row->mean * row->bytes_per_token / 1e9;
     }
     if (b->side_count > 1) {
         compare_side(b, b->options->repetitions);
@@ -380,22 +391,25 @@ static void print_md(bench *b)
     const bench_row *row = &b->side->row;
     char name[64];
     if (b->printed++ == 0 || b->options->operators) {
-        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %7s | %7s | %5s | %8s |\n", "model",
-                     "size MB", "threads", "test", "tok/s", "GB/s", "ceiling", "share", "barriers");
-        (void)printf("| ------------------------------------ | --------: | ------: | "
-                     "-----------------: | -----------------: | ------: | ------: | ----: | "
-                     "-------: |\n");
+        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %8s | %7s | %7s | %5s | %8s |\n", "model",
+                     "size MB", "threads", "test", "tok/s", "MB/token", "GB/s", "ceiling", "share",
+                     "barriers");
+        (void)printf(
+            "| ------------------------------------ | --------: | ------: | "
+            "-----------------: | -----------------: | -------: | ------: | ------: | ----: | "
+            "-------: |\n");
     }
     (void)printf("| %-36s | %9.1f | %7u | %18s | %9.2f +- %5.2f |", model_label(b),
                  (double)b->info.file_bytes / 1e6, row->test.threads, test_name(b, name), row->mean,
                  row->deviation);
     if (row->gbs <= 0) {
-        (void)printf(" %7s | %7s | %5s | %8s |\n", "", "", "", "");
+        (void)printf(" %8s | %7s | %7s | %5s | %8s |\n", "", "", "", "", "");
     } else if (row->ceiling_gbs <= 0) {
-        (void)printf(" %7.2f | %7s | %5s | %8u |\n", row->gbs, "", "", row->barriers);
+        (void)printf(" %8.1f | %7.2f | %7s | %5s | %8u |\n", row->bytes_per_token / 1e6, row->gbs,
+                     "", "", row->barriers);
     } else {
-        (void)printf(" %7.2f | %7.2f | %5.2f | %8u |\n", row->gbs, row->ceiling_gbs,
-                     row->gbs / row->ceiling_gbs, row->barriers);
+        (void)printf(" %8.1f | %7.2f | %7.2f | %5.2f | %8u |\n", row->bytes_per_token / 1e6,
+                     row->gbs, row->ceiling_gbs, row->gbs / row->ceiling_gbs, row->barriers);
     }
     if (b->options->operators) {
         const ps_bench_ops ops = profile_of(b);
@@ -458,7 +472,7 @@ static void print_csv(bench *b)
     if (row->gbs <= 0) {
         (void)printf(",,,,,\n");
     } else {
-        (void)printf(",%llu,%.4f", (unsigned long long)b->info.bytes_per_token, row->gbs);
+        (void)printf(",%llu,%.4f", (unsigned long long)row->bytes_per_token, row->gbs);
         if (row->ceiling_gbs > 0) {
             (void)printf(",%.4f,%.4f", row->ceiling_gbs, row->gbs / row->ceiling_gbs);
         } else {
@@ -502,7 +516,7 @@ static void add_json(bench *b)
         ps_json_number(json, "ratio_highest", row->ratio_highest);
     }
     if (row->gbs > 0) {
-        ps_json_integer(json, "bytes_per_token", (int64_t)b->info.bytes_per_token);
+        ps_json_integer(json, "bytes_per_token", (int64_t)row->bytes_per_token);
         ps_json_integer(json, "barriers", row->barriers);
         ps_json_number(json, "gbs", row->gbs);
     }

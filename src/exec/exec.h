@@ -88,6 +88,9 @@ const ps_plan *ps_program_plan(const ps_program *program);
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
 uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 
+// Bytes of KV that attention reads for a row at that position, all layers together.
+uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position);
+
 // What became of the prefetches of a program for one site, or for all (PS_SITE_NONE); all workers and
 // runs together.
 typedef struct ps_prefetch_report {

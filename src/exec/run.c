@@ -369,6 +369,18 @@ uint64_t ps_exec_kv_bytes(const ps_exec *exec)
     return exec->kv_bytes;
 }
 
+uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
+        const ps_kv_layer *layer = &exec->kv_layers[i];
+        const uint32_t window = exec->kv_windows[layer->group];
+        const uint64_t seen = window == 0 || position < window ? (uint64_t)position + 1 : window;
+        bytes += seen * layer->kv_heads * layer->head_bytes / PS_KV_BLOCK_TOKENS;
+    }
+    return bytes;
+}
+
 void ps_exec_set_step_times(ps_exec *exec, ps_step_time *times)
 {
     exec->times = times;

@@ -154,6 +154,11 @@ void ps_session_get_info(const ps_session *session, ps_session_info *out)
                              .barriers_per_step = barriers};
 }
 
+uint64_t ps_session_kv_read_bytes(const ps_session *session, uint32_t position)
+{
+    return ps_exec_kv_read_bytes(session->config.exec, position);
+}
+
 // ---- profiling
 
 ps_status ps_session_profile_start(ps_session *session)
