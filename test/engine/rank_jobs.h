@@ -64,7 +64,7 @@ static inline int rank_job_do(const rank_job *job, rank_body *body, void *contex
                             &ranks));
     }
     if (ps_ranks_rank(ranks) > 0) {
-        must(ps_ranks_follow(ranks, job->path));
+        must(ps_ranks_follow(ranks, job->path, NULL));
         must(ps_ranks_stop(ranks));
         return 0;
     }
