@@ -405,9 +405,19 @@ typedef struct ps_plan_options {
     ps_kv_type k_type, v_type; // as of a session
     uint32_t ranks;            // the plan of rank 0 of so many; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
+    const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
 } ps_plan_options;
+
+// Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of the
+// weights and KV that are read behind each collective, by policy, machine and link of the options; ranks
+// are as the graph has them. Nothing else is changed, so that its results are what they were. The graph
+// is checked before and after. *out_text: free with ps_free.
+//
+// PS_INVALID  no such text, or a graph that is not right; the message names the line or the node
+PS_API PS_MUST_USE ps_status ps_plan_graph(const char *path, const ps_plan_options *options,
+                                           char **out_text, size_t *out_length);
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with
 // shapes, bytes, stream, split, barriers, windows and predicted times. With PS_PLAN_SESSION all

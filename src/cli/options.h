@@ -51,6 +51,7 @@ typedef struct ps_cli_options {
     const char *comm_link; // of --comm-sim
     const char *compare;   // of bench
     const char *trace;     // file
+    const char *machine;   // file
     uint32_t ranks_sim;
     uint32_t comm_schedule;     // ps_comm_schedule
     uint32_t prefetch;          // ps_prefetch_policy

@@ -1,6 +1,9 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/calibrate.h"
+#include "engine/machine_file.h"
 #include "engine/session_plans.h"
+
+#include "format/file_map.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -121,12 +124,15 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
         }
     }
     json_t *document = json_pack(
-        "{s:i, s:i, s:{s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, s:i, s:I, s:I, s:o, s:o, "
+        "{s:i, s:i, s:{s:s, s:i, s:b, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, "
+        "s:i, s:I, s:I, s:o, s:o, "
         "s:o, s:o}",
         "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
         machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
+        "l2_bytes", (json_int_t)machine->l2_bytes, "llc_bytes", (json_int_t)machine->llc_bytes,
         "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
         machine->int8_gops, "f32_gops", machine->f32_gops, "barrier_ns", machine->barrier_ns,
+        "fill_gbs", machine->fill_gbs, "comm_ns", machine->comm_ns, "comm_gbs", machine->comm_gbs,
         "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
         (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
         (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
@@ -197,20 +203,8 @@ static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_b
 
 // ---- the call
 
-static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
+static ps_status measure_machine(uint32_t threads, ps_machine *machine)
 {
-    const uint32_t threads = options->threads > 0 ? options->threads
-                                                  : ps_machine_default_threads(1);
-    PS_TRY(ps_machine_discover(threads, machine));
-    if (options->link != NULL) {
-        ps_comm_link link = {0};
-        PS_TRY(ps_comm_link_parse(options->link, &link));
-        machine->comm_ns = (double)link.latency_ns;
-        machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
-    }
-    if (!options->measure) {
-        return PS_OK;
-    }
     ps_kernels kernels;
     ps_team *team = NULL;
     PS_TRY(ps_kernels_select(&kernels));
@@ -218,6 +212,25 @@ static ps_status describe_machine(const ps_plan_options *options, ps_machine *ma
     const ps_status status = ps_calibrate(team, &kernels, machine);
     ps_team_destroy(team);
     return status;
+}
+
+static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
+{
+    const uint32_t threads = options->threads > 0 ? options->threads
+                                                  : ps_machine_default_threads(1);
+    PS_TRY(ps_machine_discover(threads, machine));
+    if (options->machine_file != NULL) {
+        PS_TRY(ps_machine_read(options->machine_file, machine));
+    } else if (options->measure) {
+        PS_TRY(measure_machine(threads, machine));
+    }
+    if (options->link != NULL) {
+        ps_comm_link link = {0};
+        PS_TRY(ps_comm_link_parse(options->link, &link));
+        machine->comm_ns = (double)link.latency_ns;
+        machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
+    }
+    return PS_OK;
 }
 
 static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
@@ -286,6 +299,50 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     default:
         return print_text(plan, &machine, out);
     }
+}
+
+// ---- graphs of others
+
+static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_arena *arena,
+                                ps_buffer *out)
+{
+    ps_graph graph;
+    ps_machine machine;
+    ps_graph_init(&graph, arena);
+    PS_TRY(describe_machine(options, &machine));
+    const ps_pass_options pass = {
+        .rows_max = options->rows == 0 ? 1 : options->rows,
+        .context_max = options->context_tokens == 0 ? 4096 : options->context_tokens,
+        .machine = &machine,
+        .prefetch = options->prefetch};
+    PS_TRY(ps_graph_parse(text, &graph));
+    PS_TRY(ps_graph_verify(&graph, "parsing"));
+    PS_TRY(ps_pass_prefetch(&graph, &pass));
+    PS_TRY(ps_graph_verify(&graph, "prefetch"));
+    return ps_graph_print(&graph, out);
+}
+
+ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **out_text,
+                        size_t *out_length)
+{
+    const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
+    const void *bytes = NULL;
+    uint64_t size_bytes = 0;
+    PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
+    ps_arena arena;
+    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_buffer text = {0};
+    const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
+                                            &options, &arena, &text);
+    ps_arena_deinit(&arena);
+    ps_file_unmap(bytes, size_bytes);
+    if (status != PS_OK) {
+        ps_buffer_deinit(&text);
+        return ps_file_name_error(path, status);
+    }
+    *out_text = text.data;
+    *out_length = text.length;
+    return PS_OK;
 }
 
 ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_format format,
