@@ -571,32 +571,15 @@ static ps_status make_tokens(bench *b, uint64_t count)
 // --compare POLICY,... or the one policy.
 static ps_status list_sides(bench *b)
 {
-    const char *rest = b->options->compare;
-    if (rest == NULL) {
-        b->sides[0].policy = (ps_prefetch_policy)b->options->prefetch;
-        b->side_count = 1;
-        return PS_OK;
+    ps_prefetch_policy policies[SIDES_MAX] = {(ps_prefetch_policy)b->options->prefetch};
+    b->side_count = 1;
+    if (b->options->compare != NULL) {
+        PS_TRY(ps_cli_policies_parse(b->options->compare, policies, SIDES_MAX, &b->side_count));
     }
-    for (;; rest++) {
-        const size_t length = strcspn(rest, ",");
-        uint32_t policy = 0;
-        const char *name;
-        while ((name = ps_prefetch_policy_name((ps_prefetch_policy)policy)) != NULL &&
-               (strncmp(name, rest, length) != 0 || name[length] != '\0')) {
-            policy++;
-        }
-        if (name == NULL || b->side_count == SIDES_MAX) {
-            return ps_fail(PS_INVALID,
-                           "--compare '%s': up to %u of off, preserve and auto with commas between "
-                           "them would be right",
-                           b->options->compare, SIDES_MAX);
-        }
-        b->sides[b->side_count++].policy = (ps_prefetch_policy)policy;
-        rest += length;
-        if (*rest == '\0') {
-            return PS_OK;
-        }
+    for (uint32_t s = 0; s < b->side_count; s++) {
+        b->sides[s].policy = policies[s];
     }
+    return PS_OK;
 }
 
 static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t sequences)

@@ -16,6 +16,7 @@ PS_MUST_USE ps_status ps_cli_bench(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_plan(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_overlap(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_simulate(const ps_cli_options *options);
 
 // Starts the ranks that the options or the launcher ask for, into options->started; nothing for one
 // rank alone. Rank 0 then runs the command, the others follow it.

@@ -31,6 +31,8 @@ static const command COMMANDS[] = {
      ps_cli_plan},
     {"compile", PS_CLI_COMPILE, "MODEL -o FILE.pst | --verify FILE.pst",
      "a file of packed weights, which opens without packing", ps_cli_compile},
+    {"simulate", PS_CLI_SIMULATE, "MODEL", "a step under several policies, in simulated time",
+     ps_cli_simulate},
     {"overlap", PS_CLI_OVERLAP, "TRACE", "what prefetching did, read off a trace of --trace",
      ps_cli_overlap},
 };
@@ -121,7 +123,7 @@ static ps_status refuse_command(const char *word)
 
 static ps_status run_ranks(const command *chosen, ps_cli_options *options)
 {
-    if (chosen->bit == PS_CLI_PLAN) { // of ranks, not by them
+    if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE) { // of ranks, not by them
         return chosen->run(options);
     }
     ps_status status = ps_cli_ranks_start(options);

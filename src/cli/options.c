@@ -176,6 +176,28 @@ static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
     return ps_fail(PS_INVALID, "%s '%s': off, preserve or auto would be right", what, text);
 }
 
+ps_status ps_cli_policies_parse(const char *text, ps_prefetch_policy *out, uint32_t most,
+                                uint32_t *out_count)
+{
+    *out_count = 0;
+    for (const char *rest = text;; rest++) {
+        char word[16];
+        uint32_t policy;
+        const size_t length = strcspn(rest, ",");
+        (void)snprintf(word, sizeof word, "%.*s", length < sizeof word ? (int)length : 15, rest);
+        if (*out_count == most) {
+            return ps_fail(PS_INVALID, "--compare '%s': at most %u policies would be right", text,
+                           most);
+        }
+        PS_TRY(parse_policy("--compare", word, &policy));
+        out[(*out_count)++] = (ps_prefetch_policy)policy;
+        rest += length;
+        if (*rest == '\0') {
+            return PS_OK;
+        }
+    }
+}
+
 static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)
 {
     const char *name;

@@ -21,7 +21,8 @@ typedef enum ps_cli_command_bit {
     PS_CLI_PLAN = 32,
     PS_CLI_COMPILE = 64,
     PS_CLI_OVERLAP = 128,
-    PS_CLI_ALL = 255,
+    PS_CLI_SIMULATE = 256,
+    PS_CLI_ALL = 511,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -80,6 +81,11 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // The i-th option's longest name, without dashes, of any that `command` takes; NULL behind the
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
+
+// Policies of prefetching with commas between them: "off,auto". PS_INVALID: an unknown one, or more than
+// `most`.
+PS_MUST_USE ps_status ps_cli_policies_parse(const char *text, ps_prefetch_policy *out,
+                                            uint32_t most, uint32_t *out_count);
 
 // The whole of `text` as a decimal number from lowest to highest; `what` is for the message.
 PS_MUST_USE ps_status ps_cli_parse_integer(const char *what, const char *text, int64_t lowest,

@@ -4,8 +4,8 @@
 #define RANKS (SESSIONS)
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
-#define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN)
-#define SESSIONS (STEPS | PS_CLI_BENCH)
+#define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN | PS_CLI_SIMULATE)
+#define SESSIONS (STEPS | PS_CLI_BENCH | PS_CLI_SIMULATE)
 #define WRITES (PS_CLI_PLAN | PS_CLI_COMPILE)
 
 const ps_option_line ps_option_lines[] = {
@@ -126,7 +126,7 @@ const ps_option_line ps_option_lines[] = {
     {{"context", "ctx-size"},
      'c',
      PS_OPTION_U32,
-     PS_CLI_PLAN,
+     PS_CLI_PLAN | PS_CLI_SIMULATE,
      AT(context),
      0,
      1 << 30,
@@ -135,7 +135,7 @@ const ps_option_line ps_option_lines[] = {
     {{"batch", "rows", "batch-size"},
      'b',
      PS_OPTION_U32,
-     PS_CLI_PLAN,
+     PS_CLI_PLAN | PS_CLI_SIMULATE,
      AT(rows),
      1,
      PS_BATCH_ROWS_MAX,
@@ -244,12 +244,12 @@ const ps_option_line ps_option_lines[] = {
     {{"compare"},
      0,
      PS_OPTION_TEXT,
-     PS_CLI_BENCH,
+     PS_CLI_BENCH | PS_CLI_SIMULATE,
      AT(compare),
      0,
      0,
      "POLICY,...",
-     "measure these policies of prefetching side by side, and compare their tokens"},
+     "policies of prefetching side by side; bench compares their tokens, too"},
     {{"prefetch"},
      0,
      PS_OPTION_POLICY,
@@ -484,7 +484,7 @@ const ps_option_line ps_option_lines[] = {
     {{"machine"},
      0,
      PS_OPTION_TEXT,
-     PS_CLI_PLAN,
+     PS_CLI_PLAN | PS_CLI_SIMULATE,
      AT(machine),
      0,
      0,
@@ -493,7 +493,7 @@ const ps_option_line ps_option_lines[] = {
     {{"no-measure"},
      0,
      PS_OPTION_FLAG,
-     PS_CLI_PLAN,
+     PS_CLI_PLAN | PS_CLI_SIMULATE,
      AT(no_measure),
      0,
      0,

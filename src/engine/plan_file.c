@@ -256,18 +256,11 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     return ps_plan_set_print(&set, out);
 }
 
-static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
-                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
+                             ps_machine *machine, ps_plan **out)
 {
     const ps_model_config *config = NULL;
-    ps_machine machine;
     PS_TRY(ps_model_read(file, arena, &config));
-    if (options->ranks > 1 && format == PS_PLAN_SESSION) {
-        return ps_fail(PS_UNSUPPORTED, "plan files are made for one rank only");
-    }
-    if (format == PS_PLAN_SESSION) {
-        return print_session(file, config, options, arena, out);
-    }
     uint32_t context = options->context_tokens;
     if (context == 0) {
         context = config->context_tokens < 4096 ? config->context_tokens : 4096;
@@ -279,18 +272,33 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     }
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
-    PS_TRY(describe_machine(options, &machine));
+    PS_TRY(describe_machine(options, machine));
     const ps_pass_options pass = {.rows_max = rows,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
                                   .k_dtype = ps_kv_type_dtype(options->k_type),
                                   .v_dtype = ps_kv_type_dtype(options->v_type),
-                                  .machine = &machine,
+                                  .machine = machine,
                                   .ranks = options->ranks,
                                   .prefetch = options->prefetch,
                                   .comm_schedule = options->comm_schedule};
+    return ps_engine_make_plan(config, file, &pass, arena, out);
+}
+
+static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
+                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+{
+    if (options->ranks > 1 && format == PS_PLAN_SESSION) {
+        return ps_fail(PS_UNSUPPORTED, "plan files are made for one rank only");
+    }
+    if (format == PS_PLAN_SESSION) {
+        const ps_model_config *config = NULL;
+        PS_TRY(ps_model_read(file, arena, &config));
+        return print_session(file, config, options, arena, out);
+    }
+    ps_machine machine;
     ps_plan *plan = NULL;
-    PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
+    PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
     switch (format) {
     case PS_PLAN_JSON:
         return print_json(plan, &machine, out);
