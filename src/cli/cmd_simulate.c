@@ -7,7 +7,7 @@
 
 #define SIDES_MAX 8u
 
-// The machine is measured once; the first simulation says what it is.
+// The machine is measured once, by the first.
 static ps_status simulate(const ps_cli_options *options, ps_prefetch_policy policy,
                           ps_machine *machine, ps_play *out)
 {
@@ -65,7 +65,7 @@ ps_status ps_cli_simulate(const ps_cli_options *options)
 {
     ps_prefetch_policy policies[SIDES_MAX];
     uint32_t count = 0;
-    ps_machine machine;
+    ps_machine machine = {.threads = 0};
     ps_play first;
     ps_json_writer json = {0};
     PS_TRY(ps_cli_model_check(options));

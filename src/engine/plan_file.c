@@ -272,7 +272,9 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     }
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
-    PS_TRY(describe_machine(options, machine));
+    if (machine->threads == 0) {
+        PS_TRY(describe_machine(options, machine));
+    }
     const ps_pass_options pass = {.rows_max = rows,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
@@ -296,7 +298,7 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
         PS_TRY(ps_model_read(file, arena, &config));
         return print_session(file, config, options, arena, out);
     }
-    ps_machine machine;
+    ps_machine machine = {.threads = 0};
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
     switch (format) {

@@ -61,7 +61,7 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 //             stays strictly below the capacity of the caches of all workers; behind the first that
 //             does not fit, none. Each collective starts from 0, and only what does not wait for a
 //             later collective counts. A KV cache counts at the longest context of the bucket.
-//   auto      as much as the collective's time allows and three quarters of the caches hold; parts of
+//   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2); parts of
 //             operands, too; of a KV cache what is there. Not what computing, and not memory, bounds.
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 

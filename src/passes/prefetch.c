@@ -47,7 +47,7 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
     const uint64_t bytes = options->rows_max * (uint64_t)moved->columns * sizeof(float);
     const uint64_t time = (uint64_t)((double)ps_cost_collective_ns(machine, bytes) *
                                      machine->fill_gbs);
-    const uint64_t most = caches / 4 * 3;
+    const uint64_t most = caches / 16 * 15;
     const uint64_t room = most > ahead_bytes ? most - ahead_bytes : 0;
     return (budget){.policy = PS_PREFETCH_AUTO,
                     .left_bytes = time < room ? time : room,
