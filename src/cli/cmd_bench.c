@@ -75,6 +75,12 @@ static void add_test(bench_test *tests, uint32_t *count, bench_test test, uint32
     (*count)++;
 }
 
+// The workload of PRESERVE (arXiv 2501.08192, section 5): nobody joins or leaves.
+static bool is_static(const ps_cli_options *options)
+{
+    return options->static_batch > 0;
+}
+
 // The tests of one thread count, depth and number of sequences.
 static void add_tests(const ps_cli_options *options, bench_test *tests, uint32_t *count,
                       bench_test test)
@@ -97,6 +103,14 @@ static uint32_t list_tests(const ps_cli_options *options, bench_test tests[TESTS
 {
     uint32_t count = 0;
     for (uint32_t t = 0; t < options->thread_counts.count; t++) {
+        if (is_static(options)) {
+            const uint32_t generate = options->static_tokens / 3;
+            add_test(tests, &count,
+                     (bench_test){.threads = options->thread_counts.values[t],
+                                  .sequences = options->static_batch},
+                     options->static_tokens - generate, generate);
+            continue;
+        }
         for (uint32_t d = 0; d < options->depths.count; d++) {
             for (uint32_t s = 0; s < options->parallel.count; s++) {
                 add_tests(options, tests, &count,
@@ -656,8 +670,11 @@ static ps_status run_all(bench *b, const bench_test *tests, uint32_t count)
     return b->options->format == PS_CLI_JSON ? ps_json_print(&b->json) : PS_OK;
 }
 
-static ps_status check_count(uint32_t count)
+static ps_status check_count(const ps_cli_options *options, uint32_t count)
 {
+    if (is_static(options) != (options->static_tokens > 0)) {
+        return ps_fail(PS_INVALID, "--static-batch N and --seq N belong together");
+    }
     if (count == 0) {
         return ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg");
     }
@@ -678,7 +695,7 @@ ps_status ps_cli_bench(const ps_cli_options *options)
     } else {
         b->options = options;
         const uint32_t count = list_tests(options, tests);
-        status = check_count(count);
+        status = check_count(options, count);
         if (status == PS_OK) {
             status = list_sides(b);
         }

@@ -48,11 +48,12 @@ typedef struct ps_cli_options {
     bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
-    uint32_t ranks;        // 0: as the launcher says, or one
-    const char *comm_link; // of --comm-sim
-    const char *compare;   // of bench
-    const char *trace;     // file
-    const char *machine;   // file
+    uint32_t ranks;                       // 0: as the launcher says, or one
+    uint32_t static_batch, static_tokens; // sequences, and tokens of each; 0: no such test
+    const char *comm_link;                // of --comm-sim
+    const char *compare;                  // of bench
+    const char *trace;                    // file
+    const char *machine;                  // file
     uint32_t ranks_sim;
     uint32_t comm_schedule;     // ps_comm_schedule
     uint32_t prefetch;          // ps_prefetch_policy
