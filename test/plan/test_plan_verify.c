@@ -344,6 +344,16 @@ static fault DECODE_FAULTS[] = {
     {"step 22: 'gate.weight' is prefetched again in step 23, before it is read",
      "prefetch %gate.weight " GATE_PREFETCH,
      "prefetch %gate.weight " GATE_PREFETCH "\nprefetch %gate.weight " GATE_PREFETCH},
+    {"'gate.weight' is prefetched again in step 23, before it is read",
+     "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight " GATE_PREFETCH
+     "\nprefetch %gate.weight {layer=3 skip=65535} split=units stream=2"},
+    {"prefetch of 'q.weight', which nobody reads after it", "%r1.q8 = quantise",
+     "prefetch %q.weight {layer=3 reason=compute_bound} split=units stream=2\n%r1.q8 = quantise"},
+    {"a prefetch fills a wait and has none itself", "%r1.q8 = quantise",
+     "barrier\nprefetch %gate.weight {reason=no_capacity} split=units stream=2\n%r1.q8 = quantise"},
+    {"'no_tme' is not a value of 'reason'; the nearest is 'no_time'", "reason=part_time",
+     "reason=no_tme"},
     {"step 22: a prefetch fills a wait and has none itself", "prefetch %gate.weight",
      "barrier\nprefetch %gate.weight"},
     {"a prefetch fills a wait and has none itself", "prefetch %gate.weight " GATE_PREFETCH,
@@ -481,6 +491,14 @@ static fault VARIANTS[] = {
      "prefetch %down.weight {layer=2 site=mlp.down} split=units stream=2\nbarrier\n%dp = linear"},
     {NULL, "barrier\n%n2.q8 = norm_quantise",
      "prefetch %gate.weight {layer=2} split=units stream=2\nbarrier\n%n2.q8 = norm_quantise"},
+    // One wait goes on where another one ended.
+    {NULL, "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight " GATE_PREFETCH
+     "\nprefetch %gate.weight {layer=3 bytes=100 skip=65536} split=units stream=2"},
+    // What is declined stands there for people: it may be late, or said again.
+    {NULL, "%r1.q8 = quantise",
+     "prefetch %gate.weight {layer=3 bytes=9 reason=no_time} split=units stream=2\n%r1.q8 = "
+     "quantise"},
     {NULL, "split=all predicted_ns=510", "split=all join=2 predicted_ns=510"},
     {NULL, "{softcap=30 window=vector} split=columns",
      "{softcap=30 window=vector} split=columns weight_bytes=18446744073709551615 row_ops=1"},
