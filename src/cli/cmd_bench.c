@@ -405,15 +405,15 @@ static void print_md(bench *b)
     const bench_row *row = &b->side->row;
     char name[64];
     if (b->printed++ == 0 || b->options->operators) {
-        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %8s | %7s | %7s | %5s | %8s |\n", "model",
+        (void)printf("| %-36s | %9s | %7s | %26s | %18s | %8s | %7s | %7s | %5s | %8s |\n", "model",
                      "size MB", "threads", "test", "tok/s", "MB/token", "GB/s", "ceiling", "share",
                      "barriers");
-        (void)printf(
-            "| ------------------------------------ | --------: | ------: | "
-            "-----------------: | -----------------: | -------: | ------: | ------: | ----: | "
-            "-------: |\n");
+        (void)printf("| ------------------------------------ | --------: | ------: | "
+                     "-------------------------: | -----------------: | -------: | ------: | "
+                     "------: | ----: | "
+                     "-------: |\n");
     }
-    (void)printf("| %-36s | %9.1f | %7u | %18s | %9.2f +- %5.2f |", model_label(b),
+    (void)printf("| %-36s | %9.1f | %7u | %26s | %9.2f +- %5.2f |", model_label(b),
                  (double)b->info.file_bytes / 1e6, row->test.threads, test_name(b, name), row->mean,
                  row->deviation);
     if (row->gbs <= 0) {

@@ -246,7 +246,7 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
     set.key = ps_session_plan_key(file, &machine, NULL);
-    set.plan_count = ps_session_buckets(&session, buckets);
+    set.plan_count = ps_session_buckets(&session, NULL, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
         const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);
         ps_plan *plan = NULL;

@@ -21,19 +21,35 @@ static ps_bucket bucket_of(uint32_t rows, uint32_t context)
     return (ps_bucket){.rows = rows, .logits = smaller(rows, PS_LOGITS_MAX), .context = context};
 }
 
-uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_SESSION_PLANS_MAX])
+// Rows of the plans for few rows. Ranks have more of them: one row waits for memory where several
+// compute, and so wants other prefetches.
+static uint32_t list_few(uint32_t few, uint32_t ranks, uint32_t out[4])
 {
     uint32_t count = 0;
+    for (uint32_t rows = 1; rows<few; rows *= ranks> 1 ? 2 : few) {
+        out[count++] = rows;
+    }
+    out[count++] = few;
+    return count;
+}
+
+uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *ranks,
+                            ps_bucket out[PS_SESSION_PLANS_MAX])
+{
+    uint32_t count = 0;
+    uint32_t rows[4];
     const uint32_t longest = options->context_tokens;
     const uint32_t few = smaller(PS_REPLICATED_ROWS_MAX, options->batch_rows);
-    // One row waits for memory where several compute: a plan of its own.
-    for (uint32_t context = 1024; context < longest && count + 5 < PS_SESSION_PLANS_MAX;
-         context *= 4) {
-        out[count++] = bucket_of(1, context);
-        out[count++] = bucket_of(few, context);
+    const uint32_t kinds = list_few(few, ps_ranks_size(ranks), rows);
+    for (uint32_t context = 1024; context / 4 < longest; context *= 4) {
+        const bool is_last = context >= longest || count + 2 * kinds + 2 > PS_SESSION_PLANS_MAX;
+        for (uint32_t i = 0; i < kinds; i++) {
+            out[count++] = bucket_of(rows[i], is_last ? longest : context);
+        }
+        if (is_last) {
+            break;
+        }
     }
-    out[count++] = bucket_of(1, longest);
-    out[count++] = bucket_of(few, longest);
     if (options->batch_rows > PS_LOGITS_MAX) {
         out[count++] = bucket_of(PS_LOGITS_MAX, longest);
     }
@@ -160,7 +176,7 @@ static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
     const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, model->ranks);
     const ps_plan *here = NULL;
     PS_TRY(ps_plan_key_check(&set->key, &key));
-    *out_count = ps_session_buckets(options, buckets);
+    *out_count = ps_session_buckets(options, model->ranks, buckets);
     PS_TRY(make_plan(model, options, &buckets[0], arena, &here));
     return choose_plans(set, buckets, *out_count, here, out_plans);
 }
@@ -215,7 +231,7 @@ ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *
         break;
     }
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    const uint32_t count = ps_session_buckets(options, buckets);
+    const uint32_t count = ps_session_buckets(options, model->ranks, buckets);
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(make_plan(model, options, &buckets[i], arena, &out_plans[i]));
     }

@@ -6,7 +6,7 @@
 #include "plan/plan_file.h"
 #include "session/session.h"
 
-#define PS_SESSION_PLANS_MAX 16u
+#define PS_SESSION_PLANS_MAX 24u
 
 // A plan of the session runs steps of up to `rows` rows, `logits` of which want logits.
 typedef struct ps_bucket {
@@ -31,7 +31,8 @@ PS_MUST_USE ps_status ps_session_options_complete(const ps_model_config *config,
 
 // The buckets of a session with complete options, small ones first: the first that holds a step
 // runs it.
-uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_SESSION_PLANS_MAX]);
+uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *ranks,
+                            ps_bucket out[PS_SESSION_PLANS_MAX]);
 
 // What a plan of a session with complete options is made with. The machine is borrowed.
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
