@@ -156,15 +156,3 @@ ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *mac
     machine->is_measured = true;
     return PS_OK;
 }
-
-double ps_calibrate_fill(ps_team *team, const ps_kernels *kernels, const void *memory,
-                         uint64_t bytes)
-{
-    const uint32_t workers = ps_team_workers(team);
-    const job j = {.team = team,
-                   .kernels = kernels,
-                   .memory = (char *)(uintptr_t)memory,
-                   .slice_bytes = bytes / workers / 4096 * 4096,
-                   .rounds = 1};
-    return (double)(j.slice_bytes * workers) / median_ns(&j, read_slice);
-}

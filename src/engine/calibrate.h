@@ -18,9 +18,4 @@ PS_MUST_USE ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels
 PS_MUST_USE ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels,
                                            ps_machine *machine);
 
-// What all workers together move from memory to their caches while they wait, by the loads that
-// prefetching uses, in bytes a nanosecond: read off `bytes` of memory that is not in any cache.
-double ps_calibrate_fill(ps_team *team, const ps_kernels *kernels, const void *memory,
-                         uint64_t bytes);
-
 #endif

@@ -156,11 +156,11 @@ static ps_status measure_waits(ps_model *model)
     if (ps_ranks_size(model->ranks) == 1) {
         return PS_OK;
     }
-    const ps_weight *weight = ps_weights_largest(model->weights);
-    if (weight != NULL) {
-        machine->fill_gbs = ps_calibrate_fill(model->team, &model->kernels, weight->data,
-                                              ps_weight_bytes(weight));
-        machine->read_gbs = machine->fill_gbs;
+    const double fill = ps_weights_measure_fill(model->weights, model->team, &model->kernels,
+                                                machine->llc_bytes);
+    if (fill > 0) {
+        machine->fill_gbs = fill;
+        machine->read_gbs = fill;
     }
     PS_TRY(ps_calibrate_workers(model->team, &model->kernels, machine));
     PS_TRY(ps_ranks_measure(model->ranks, &machine->comm_ns, &machine->comm_gbs));

@@ -41,7 +41,7 @@ uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *r
     const uint32_t longest = options->context_tokens;
     const uint32_t few = smaller(PS_REPLICATED_ROWS_MAX, options->batch_rows);
     const uint32_t kinds = list_few(few, ps_ranks_size(ranks), rows);
-    for (uint32_t context = 1024; context / 4 < longest; context *= 4) {
+    for (uint32_t context = 1024;; context *= 4) {
         const bool is_last = context >= longest || count + 2 * kinds + 2 > PS_SESSION_PLANS_MAX;
         for (uint32_t i = 0; i < kinds; i++) {
             out[count++] = bucket_of(rows[i], is_last ? longest : context);

@@ -2,6 +2,7 @@
 // worker; those of a compiled file are packed already, and compared with the graph.
 #include "engine/weights.h"
 
+#include "base/clock.h"
 #include "base/pages.h"
 #include "hw/machine.h"
 #include "kernels/pack.h"
@@ -14,6 +15,8 @@
 // Bytes that a worker packs between two reports of progress, and after which it gives the file's
 // pages back.
 #define SLICE_BYTES ((uint64_t)4 << 20)
+#define READ_UNIT_BYTES 512u // of the read kernel
+#define FILL_BYTES_LEAST ((uint64_t)64 << 20)
 
 typedef struct source {
     const ps_gguf_tensor *tensor;
@@ -79,17 +82,6 @@ uint64_t ps_weight_bytes(const ps_weight *weight)
     return weight->is_vector
                ? weight->inputs * sizeof(float)
                : matrices(weight) * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
-}
-
-const ps_weight *ps_weights_largest(const ps_weights *weights)
-{
-    const ps_weight *largest = NULL;
-    for (uint32_t i = 0; i < weights->count; i++) {
-        const ps_weight *weight = &weights->list[i];
-        largest = largest == NULL || ps_weight_bytes(weight) > ps_weight_bytes(largest) ? weight
-                                                                                        : largest;
-    }
-    return largest;
 }
 
 // Marks the values that are read as vectors: a matrix of one row looks the same.
@@ -439,4 +431,49 @@ ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights *
     ps_weights *weights = NULL;
     PS_TRY(create(&weights));
     return finish(weights, map(weights, file, graph), out);
+}
+
+// ---- how fast they can be read
+
+typedef struct fill {
+    const ps_weights *weights;
+    const ps_kernels *kernels;
+    uint64_t most_bytes;
+} fill;
+
+// Bytes that a pass reads; the workers share each weight as they share packing it.
+static uint64_t fill_bytes(const fill *f, uint32_t worker, uint32_t workers, bool reads)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < f->weights->count && bytes < f->most_bytes; i++) {
+        const ps_weight *weight = &f->weights->list[i];
+        const uint64_t share = ps_weight_bytes(weight) / workers / READ_UNIT_BYTES *
+                               READ_UNIT_BYTES;
+        if (reads) {
+            f->kernels->read((const char *)weight->data + worker * share, share);
+        }
+        bytes += share * workers;
+    }
+    return bytes;
+}
+
+static void fill_share(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)fill_bytes(argument, worker, workers, true);
+}
+
+double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const ps_kernels *kernels,
+                               uint64_t llc_bytes)
+{
+    fill f = {.weights = weights,
+              .kernels = kernels,
+              .most_bytes = 4 * llc_bytes > FILL_BYTES_LEAST ? 4 * llc_bytes : FILL_BYTES_LEAST};
+    uint64_t best_ns = UINT64_MAX;
+    for (int pass = 0; pass < 3; pass++) {
+        const uint64_t start = ps_clock_ns();
+        ps_team_run(team, fill_share, &f);
+        const uint64_t ns = ps_clock_ns() - start;
+        best_ns = pass > 0 && ns < best_ns ? ns : best_ns; // the first finds cold pages
+    }
+    return (double)fill_bytes(&f, 0, ps_team_workers(team), false) / (double)best_ns;
 }

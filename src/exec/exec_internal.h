@@ -101,6 +101,7 @@ typedef struct ps_touch {
     uint32_t count, at;
     const char *from, *end;  // what is left of the range at hand
     uint64_t left_bytes;     // that steps[at] may still take
+    uint32_t chunk_bytes;    // of the next part
     uint64_t unit, unit_end; // of a kv: units of its reader that are this worker's
     uint32_t block;          //   in that unit
     uint64_t asked_bytes, moved_bytes, start_ns; // of steps[at]

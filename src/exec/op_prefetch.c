@@ -10,7 +10,10 @@
 // but for the block that the step itself writes.
 #include "exec/record.h"
 
-#define TOUCH_BYTES 8192u // between two looks
+// Between two looks: little in a short wait, which would last longer by what is too much; more in a long
+// one, in which looking takes time from reading.
+#define TOUCH_BYTES_FIRST 2048u
+#define TOUCH_BYTES_MOST 16384u
 #define READ_UNIT_BYTES 512u
 
 // ---- weights
@@ -106,6 +109,7 @@ void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
         touch->steps[touch->count++] = step;
         if (touch->count == 1) {
             touch->at = UINT32_MAX; // none begun
+            touch->chunk_bytes = TOUCH_BYTES_FIRST;
         }
     }
 }
@@ -173,7 +177,8 @@ bool ps_exec_touch_next(void *context)
             continue;
         }
         uint64_t bytes = (uint64_t)(touch->end - touch->from);
-        bytes = bytes < TOUCH_BYTES ? bytes : TOUCH_BYTES;
+        bytes = bytes < touch->chunk_bytes ? bytes : touch->chunk_bytes;
+        touch->chunk_bytes += touch->chunk_bytes < TOUCH_BYTES_MOST ? touch->chunk_bytes : 0;
         bytes = bytes < touch->left_bytes ? bytes : touch->left_bytes;
         walk->kernels->read(touch->from, bytes / READ_UNIT_BYTES * READ_UNIT_BYTES);
         touch->from += bytes;
