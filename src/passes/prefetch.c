@@ -34,24 +34,41 @@ static bool is_collective(const ps_node *node)
     return (ps_op_get(node->op)->flags & PS_OP_COLLECTIVE) != 0;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+// What the caches of all workers hold beside activations.
+static uint64_t cache_room(const ps_machine *machine)
+{
+    return machine->l2_bytes * machine->threads / 16 * 15;
+}
+
+// What can be moved while a collective is under way.
+static uint64_t time_bytes(const ps_graph *graph, const ps_pass_options *options,
+                           const ps_node *collective)
+{
+    const ps_machine *machine = options->machine;
+    const ps_value *moved = &graph->values[collective->output];
+    const uint64_t bytes = options->rows_max * (uint64_t)moved->columns * sizeof(float);
+    return (uint64_t)((double)ps_cost_collective_ns(machine, bytes) * machine->fill_gbs);
+}
+
 // ahead_bytes: of the next readers, that earlier waits have moved.
 static budget start_budget(const ps_graph *graph, const ps_pass_options *options,
                            const ps_node *collective, uint64_t ahead_bytes)
 {
     const ps_machine *machine = options->machine;
-    const uint64_t caches = machine->l2_bytes * machine->threads;
     if (options->prefetch == PS_PREFETCH_PRESERVE) {
-        return (budget){.policy = PS_PREFETCH_PRESERVE, .left_bytes = caches};
+        return (budget){.policy = PS_PREFETCH_PRESERVE,
+                        .left_bytes = machine->l2_bytes * machine->threads};
     }
-    const ps_value *moved = &graph->values[collective->inputs[0]];
-    const uint64_t bytes = options->rows_max * (uint64_t)moved->columns * sizeof(float);
-    const uint64_t time = (uint64_t)((double)ps_cost_collective_ns(machine, bytes) *
-                                     machine->fill_gbs);
-    const uint64_t most = caches / 16 * 15;
+    const uint64_t time = time_bytes(graph, options, collective);
+    const uint64_t most = cache_room(machine);
     const uint64_t room = most > ahead_bytes ? most - ahead_bytes : 0;
-    return (budget){.policy = PS_PREFETCH_AUTO,
-                    .left_bytes = time < room ? time : room,
-                    .is_short = time < room};
+    return (budget){
+        .policy = PS_PREFETCH_AUTO, .left_bytes = smaller(time, room), .is_short = time < room};
 }
 
 // Bytes that a node reads of an operand in a step of one row; 0: none that can be prefetched.
@@ -86,11 +103,6 @@ static bool is_bound_by_memory(const ps_graph *graph, const ps_pass_options *opt
     const bool is_int8 = ps_dtype_is_quantised(value->dtype);
     const ps_work work = {.int8_ops = is_int8 ? ops : 0, .f32_ops = is_int8 ? 0 : ops};
     return ps_cost_work_ns(options->machine, &work) < 2 * ps_cost_work_ns(options->machine, &cold);
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 // preserve: all of it, while the sum stays below the capacity; nothing behind the first misfit.
@@ -202,6 +214,31 @@ static uint64_t ahead_of(const ps_node *nodes, uint32_t count, uint32_t begin,
     return bytes;
 }
 
+// Bytes that the operators up to the next collective read of what can be prefetched.
+static uint64_t segment_bytes(const ps_graph *graph, const ps_pass_options *options,
+                              const ps_node *nodes, uint32_t count, uint32_t begin)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = begin; i < count && !is_collective(&nodes[i]); i++) {
+        for (uint32_t j = 0; j < nodes[i].input_count; j++) {
+            bytes += stored_bytes(graph, options, &nodes[i], j);
+        }
+    }
+    return bytes;
+}
+
+// What is moved for the next segment is older than what this one reads before it: caches that give up the
+// oldest lines keep it only if all of this segment and the next wait's own bytes fit beside it.
+static uint64_t room_ahead(const ps_graph *graph, const ps_pass_options *options,
+                           const ps_node *nodes, uint32_t count, uint32_t collective, uint32_t end)
+{
+    const uint64_t room = cache_room(options->machine);
+    const uint64_t own = segment_bytes(graph, options, nodes, count, collective + 1);
+    const uint64_t next = smaller(segment_bytes(graph, options, nodes, count, end + 1),
+                                  time_bytes(graph, options, &nodes[end]));
+    return room > own + next ? room - own - next : 0;
+}
+
 static ps_status fill_wait(ps_graph *graph, const ps_pass_options *options, const ps_node *nodes,
                            uint32_t count, uint32_t collective, uint64_t *ahead)
 {
@@ -210,12 +247,15 @@ static ps_status fill_wait(ps_graph *graph, const ps_pass_options *options, cons
     uint32_t end = count;
     b.ahead = ahead;
     PS_TRY(prefetch_segment(graph, options, &b, nodes, count, collective + 1, &end));
+    if (b.policy != PS_PREFETCH_AUTO || end + 1 >= count) {
+        return PS_OK;
+    }
     // A wait that outlasts its own segment is used for the next one.
     b.is_ahead = true;
-    if (b.policy == PS_PREFETCH_AUTO && b.left_bytes >= LEAST_BYTES && end + 1 < count) {
-        PS_TRY(prefetch_segment(graph, options, &b, nodes, count, end + 1, &end));
-    }
-    return PS_OK;
+    b.left_bytes = smaller(b.left_bytes, room_ahead(graph, options, nodes, count, collective, end));
+    return b.left_bytes < LEAST_BYTES
+               ? PS_OK
+               : prefetch_segment(graph, options, &b, nodes, count, end + 1, &end);
 }
 
 ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
