@@ -24,8 +24,8 @@ static ps_status schedule(ps_graph *graph, void *context)
            "%s = all_reduce %p {layer=1 ranks=2 rank=1}\n" TAIL
 #define FUSED(chunks)                                                                              \
     VALUES                                                                                         \
-        "%s = linear_all_reduce %x, %w {layer=1 site=attn.o unit=16 ranks=2 rank=1 chunks=" chunks \
-        " window=comm}\n" TAIL
+    "%s = linear_all_reduce %x, %w {layer=1 site=attn.o unit=16 ranks=2 rank=1 chunks=" chunks     \
+    " window=comm}\n" TAIL
 
 static ps_pass_options options_of(ps_comm_schedule comm, uint32_t rows, const ps_machine *machine)
 {
