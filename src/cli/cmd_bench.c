@@ -599,15 +599,10 @@ static ps_status list_sides(bench *b)
 static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t sequences)
 {
     for (uint32_t s = 0; s < b->side_count; s++) {
-        const ps_session_options options = {
-            .context_tokens = context_tokens,
-            .sequences = sequences,
-            .batch_rows = b->options->batch,
-            .plan_file = b->options->plan_file,
-            .prefetch = b->sides[s].policy,
-            .comm_schedule = (ps_comm_schedule)b->options->comm_schedule,
-            .k_type = (ps_kv_type)b->options->k_type,
-            .v_type = (ps_kv_type)b->options->v_type};
+        ps_session_options options = ps_cli_session_options(b->options);
+        options.context_tokens = context_tokens;
+        options.sequences = sequences;
+        options.prefetch = b->sides[s].policy;
         PS_TRY(ps_session_create(b->model, &options, &b->sides[s].session));
     }
     return PS_OK;

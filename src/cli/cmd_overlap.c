@@ -8,9 +8,9 @@
 //   kept     the reader's time behind a prefetch against its time in control runs, which have none
 //   paid     the time of a run against that of a control run without any
 #include "cli/commands.h"
+#include "cli/json_reader.h"
 #include "cli/json_writer.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,63 +291,74 @@ static ps_status count_runs(overlap *o)
 
 // ---- results
 
-static const char *advice(const site *s, double kept, double slack)
-{
-    const double in_time = s->moved / s->asked;
-    return isnan(kept)     ? "no control run in the trace"
-           : kept > 0.98   ? "off: the reader is no faster"
-           : in_time < 0.9 ? "smaller, or a longer wait: not all of it comes in time"
-           : slack > 20    ? "larger, if there is more to fetch: it is done early"
-                           : "as it is";
-}
+// What is said of a site.
+typedef struct finding {
+    const site *of;
+    double in_time;              // bytes moved of those asked for
+    double slack, with, without; // microseconds, medians
+    double kept;                 // with / without; NaN: the trace has no control run
+} finding;
 
-static void print_table(overlap *o)
+static uint32_t find_all(overlap *o, finding out[SITES_MAX])
 {
-    (void)printf(
-        "| site        |    fired | MB each | in time | slack us | reader us | without | kept "
-        " | advice |\n"
-        "| ----------- | -------: | ------: | ------: | -------: | --------: | ------: | "
-        "----: | ------ |\n");
+    uint32_t count = 0;
     for (uint32_t i = 0; i < o->site_count; i++) {
         site *s = &o->sites[i];
-        if (s->fired == 0) {
-            continue;
+        if (s->fired > 0) {
+            finding *f = &out[count++];
+            *f = (finding){.of = s,
+                           .in_time = s->moved / s->asked,
+                           .slack = median(&s->slack),
+                           .with = median(&s->with),
+                           .without = median(&s->without)};
+            f->kept = f->with / f->without;
         }
-        const double with = median(&s->with);
-        const double without = median(&s->without);
-        const double slack = median(&s->slack);
+    }
+    return count;
+}
+
+static const char *advice(const finding *f)
+{
+    return isnan(f->kept)     ? "no control run in the trace"
+           : f->kept > 0.98   ? "off: the reader is no faster"
+           : f->in_time < 0.9 ? "smaller, or a longer wait: not all of it comes in time"
+           : f->slack > 20    ? "larger, if there is more to fetch: it is done early"
+                              : "as it is";
+}
+
+static void print_table(overlap *o, const finding *findings, uint32_t count)
+{
+    (void)printf("| site        |    fired | MB each | in time | slack us | reader us | without | "
+                 " kept | advice |\n| ----------- | -------: | ------: | ------: | -------: | "
+                 "--------: | ------: | ----: | ------ |\n");
+    for (uint32_t i = 0; i < count; i++) {
+        const finding *f = &findings[i];
         (void)printf("| %-11s | %8llu | %7.3f | %7.3f | %8.1f | %9.1f | %7.1f | %5.2f | %s |\n",
-                     s->name, (unsigned long long)s->fired, s->moved / (double)s->fired / 1e6,
-                     s->moved / s->asked, slack, with, without, with / without,
-                     advice(s, with / without, slack));
+                     f->of->name, (unsigned long long)f->of->fired,
+                     f->of->moved / (double)f->of->fired / 1e6, f->in_time, f->slack, f->with,
+                     f->without, f->kept, advice(f));
     }
     (void)printf("\nruns: %zu with prefetching, %.1f us; %zu without any, %.1f us\n",
                  o->runs_with.count, median(&o->runs_with), o->runs_without.count,
                  median(&o->runs_without));
 }
 
-static ps_status print_json(overlap *o)
+static ps_status print_json(overlap *o, const finding *findings, uint32_t count)
 {
     ps_json_writer json = {0};
     ps_json_begin(&json, NULL, '{');
     ps_json_begin(&json, "sites", '[');
-    for (uint32_t i = 0; i < o->site_count; i++) {
-        site *s = &o->sites[i];
-        if (s->fired == 0) {
-            continue;
-        }
-        const double with = median(&s->with);
-        const double without = median(&s->without);
-        const double slack = median(&s->slack);
+    for (uint32_t i = 0; i < count; i++) {
+        const finding *f = &findings[i];
         ps_json_begin(&json, NULL, '{');
-        ps_json_text(&json, "site", s->name);
-        ps_json_integer(&json, "fired", (int64_t)s->fired);
-        ps_json_number(&json, "moved_bytes", s->moved);
-        ps_json_number(&json, "asked_bytes", s->asked);
-        ps_json_number(&json, "slack_us", slack);
-        ps_json_number(&json, "reader_us", with);
-        ps_json_number(&json, "reader_without_us", without);
-        ps_json_text(&json, "advice", advice(s, with / without, slack));
+        ps_json_text(&json, "site", f->of->name);
+        ps_json_integer(&json, "fired", (int64_t)f->of->fired);
+        ps_json_number(&json, "moved_bytes", f->of->moved);
+        ps_json_number(&json, "asked_bytes", f->of->asked);
+        ps_json_number(&json, "slack_us", f->slack);
+        ps_json_number(&json, "reader_us", f->with);
+        ps_json_number(&json, "reader_without_us", f->without);
+        ps_json_text(&json, "advice", advice(f));
         ps_json_end(&json, '}');
     }
     ps_json_end(&json, ']');
@@ -372,10 +383,14 @@ ps_status ps_cli_overlap(const ps_cli_options *options)
     if (status == PS_OK) {
         status = count_runs(o);
     }
-    if (status == PS_OK && options->json) {
-        status = print_json(o);
-    } else if (status == PS_OK) {
-        print_table(o);
+    if (status == PS_OK) {
+        finding findings[SITES_MAX];
+        const uint32_t count = find_all(o, findings);
+        if (options->json) {
+            status = print_json(o, findings, count);
+        } else {
+            print_table(o, findings, count);
+        }
     }
     for (uint32_t i = 0; i < SITES_MAX; i++) {
         free(o->sites[i].slack.values);

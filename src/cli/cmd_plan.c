@@ -115,17 +115,7 @@ ps_status ps_cli_plan(const ps_cli_options *options)
                        "a graph has prefetches put in and stays a text; %s would not be right",
                        options->json ? "--json" : "--dot");
     }
-    const ps_plan_options plan_options = {.rows = options->rows,
-                                          .context_tokens = options->context,
-                                          .threads = options->threads,
-                                          .measure = !options->no_measure,
-                                          .ranks = options->ranks,
-                                          .link = options->comm_link,
-                                          .machine_file = options->machine,
-                                          .prefetch = (ps_prefetch_policy)options->prefetch,
-                                          .comm_schedule = (ps_comm_schedule)options->comm_schedule,
-                                          .k_type = (ps_kv_type)options->k_type,
-                                          .v_type = (ps_kv_type)options->v_type};
+    const ps_plan_options plan_options = ps_cli_plan_options(options);
     char *text = NULL;
     size_t length = 0;
     ps_status status = PS_OK;

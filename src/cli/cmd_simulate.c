@@ -11,17 +11,8 @@
 static ps_status simulate(const ps_cli_options *options, ps_prefetch_policy policy,
                           ps_machine *machine, ps_play *out)
 {
-    const ps_plan_options plan = {.rows = options->rows,
-                                  .context_tokens = options->context,
-                                  .threads = options->threads,
-                                  .measure = !options->no_measure,
-                                  .ranks = options->ranks,
-                                  .link = options->comm_link,
-                                  .machine_file = options->machine,
-                                  .prefetch = policy,
-                                  .comm_schedule = (ps_comm_schedule)options->comm_schedule,
-                                  .k_type = (ps_kv_type)options->k_type,
-                                  .v_type = (ps_kv_type)options->v_type};
+    ps_plan_options plan = ps_cli_plan_options(options);
+    plan.prefetch = policy;
     return ps_simulate_file(options->model, &plan, machine, out);
 }
 

@@ -63,6 +63,10 @@ PS_MUST_USE ps_status ps_cli_model_check(const ps_cli_options *options);
 // the model itself, or no regular file.
 PS_MUST_USE ps_status ps_cli_output_check(const ps_cli_options *options);
 
+// What the command line says of a session, and of a plan.
+ps_session_options ps_cli_session_options(const ps_cli_options *options);
+ps_plan_options ps_cli_plan_options(const ps_cli_options *options);
+
 // Appends a whole file to out, byte for byte; "-" is stdin.
 //
 // PS_NOT_FOUND, PS_IO  it cannot be read

@@ -152,3 +152,29 @@ ps_status ps_cli_read_prompt(const ps_cli_options *options, ps_buffer *out)
     }
     return ps_cli_read_file(options->file == NULL ? "-" : options->file, out);
 }
+
+ps_session_options ps_cli_session_options(const ps_cli_options *options)
+{
+    return (ps_session_options){.context_tokens = options->context,
+                                .batch_rows = options->batch,
+                                .plan_file = options->plan_file,
+                                .prefetch = (ps_prefetch_policy)options->prefetch,
+                                .comm_schedule = (ps_comm_schedule)options->comm_schedule,
+                                .k_type = (ps_kv_type)options->k_type,
+                                .v_type = (ps_kv_type)options->v_type};
+}
+
+ps_plan_options ps_cli_plan_options(const ps_cli_options *options)
+{
+    return (ps_plan_options){.rows = options->rows,
+                             .context_tokens = options->context,
+                             .threads = options->threads,
+                             .measure = !options->no_measure,
+                             .ranks = options->ranks,
+                             .link = options->comm_link,
+                             .machine_file = options->machine,
+                             .prefetch = (ps_prefetch_policy)options->prefetch,
+                             .comm_schedule = (ps_comm_schedule)options->comm_schedule,
+                             .k_type = (ps_kv_type)options->k_type,
+                             .v_type = (ps_kv_type)options->v_type};
+}

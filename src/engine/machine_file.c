@@ -2,9 +2,9 @@
 #include "engine/machine_file.h"
 
 #include "base/scan.h"
+#include "engine/json_values.h"
 #include "format/file_map.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/calibrate.h"
+#include "engine/json_values.h"
 #include "engine/machine_file.h"
 #include "engine/session_plans.h"
 
 #include "format/file_map.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
