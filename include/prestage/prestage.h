@@ -38,7 +38,8 @@ PS_API void ps_free(void *memory);
 
 // Several processes that share a model: each holds and computes a part of every layer (tensor
 // parallelism). Every rank opens the same file; rank 0 then uses the model as if it were alone, the
-// others call ps_ranks_follow. One thread of a process drives its ranks handle and all that uses it.
+// others call ps_ranks_follow. One thread of a process drives its ranks handle and all that uses
+// it.
 typedef struct ps_ranks ps_ranks;
 typedef struct ps_model_options ps_model_options;
 
@@ -67,7 +68,8 @@ PS_API PS_MUST_USE ps_status ps_ranks_start(const ps_ranks_options *options, ps_
 PS_API PS_MUST_USE ps_status ps_ranks_stop(ps_ranks *ranks);
 // Ranks other than 0: opens the model file at `path` when rank 0 opens it, and does what rank 0's
 // sessions do, until rank 0 stops. `path` may be another name of the same file, as on another host.
-// options: those of ps_model_open that are this rank's own, may be NULL; threads are as rank 0 says.
+// options: those of ps_model_open that are this rank's own, may be NULL; threads are as rank 0
+// says.
 //
 // PS_LOST  a rank is lost or has diverged; otherwise what opening failed with
 PS_API PS_MUST_USE ps_status ps_ranks_follow(ps_ranks *ranks, const char *path,
@@ -87,8 +89,8 @@ struct ps_model_options {
     void (*progress)(void *context, double fraction);
     void *progress_context;
     ps_ranks *ranks; // that share the model; borrowed, NULL: none
-    // A Chrome trace of the last steps is written here when the model is closed; those of other ranks
-    // than 0 to names with ".rank1" and so on behind. NULL: none.
+    // A Chrome trace of the last steps is written here when the model is closed; those of other
+    // ranks than 0 to names with ".rank1" and so on behind. NULL: none.
     const char *trace_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
 };
@@ -337,7 +339,8 @@ typedef struct ps_prefetch_site {
     uint64_t asked_bytes;
     uint64_t moved_bytes; // before what was waited for had come
     // One run in 32 goes without, for one site or all: how much longer it takes than those beside
-    // it, as a part of their time; median and quartiles of the last controls. 0 controls: not known.
+    // it, as a part of their time; median and quartiles of the last controls. 0 controls: not
+    // known.
     uint32_t controls;
     double gain, gain_lower, gain_upper;
     bool is_off; // the policy auto has switched it off, because it lost
@@ -410,10 +413,10 @@ typedef struct ps_plan_options {
     ps_comm_schedule comm_schedule;
 } ps_plan_options;
 
-// Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of the
-// weights and KV that are read behind each collective, by policy, machine and link of the options; ranks
-// are as the graph has them. Nothing else is changed, so that its results are what they were. The graph
-// is checked before and after. *out_text: free with ps_free.
+// Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of
+// the weights and KV that are read behind each collective, by policy, machine and link of the
+// options; ranks are as the graph has them. Nothing else is changed, so that its results are what
+// they were. The graph is checked before and after. *out_text: free with ps_free.
 //
 // PS_INVALID  no such text, or a graph that is not right; the message names the line or the node
 PS_API PS_MUST_USE ps_status ps_plan_graph(const char *path, const ps_plan_options *options,

@@ -1,10 +1,11 @@
 // cli/cmd_overlap.c - `prestage overlap`: what prefetching did, read off a trace.
 //
-// For each worker of each rank, runs of the plan are cut at its first operator. In a run, a prefetch
-// belongs to the operator of its site and layer that comes next on the worker's lane, its reader.
+// For each worker of each rank, runs of the plan are cut at its first operator. In a run, a
+// prefetch belongs to the operator of its site and layer that comes next on the worker's lane, its
+// reader.
 //   fired    prefetches of a site, and the bytes that they moved
-//   in time  the share of the bytes asked for that had been moved when the wait was over; slack: from
-//            the end of the prefetch to the start of its reader
+//   in time  the share of the bytes asked for that had been moved when the wait was over; slack:
+//            from the end of the prefetch to the start of its reader
 //   kept     the reader's time behind a prefetch against its time in control runs, which have none
 //   paid     the time of a run against that of a control run without any
 #include "cli/commands.h"
@@ -106,7 +107,8 @@ static const char *text(const json_t *object, const char *key)
     return value == NULL ? "" : value;
 }
 
-// Lanes are named "worker 3" and "prefetch 3"; the number of a worker is that of its rank and its own.
+// Lanes are named "worker 3" and "prefetch 3"; the number of a worker is that of its rank and its
+// own.
 typedef struct lane {
     int64_t process, thread;
     bool is_prefetch;

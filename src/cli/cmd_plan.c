@@ -1,5 +1,5 @@
-// cli/cmd_plan.c - `prestage plan`: the plan of one step, as text, JSON or a graph; or a plan file; or
-// a graph of somebody else with prefetches.
+// cli/cmd_plan.c - `prestage plan`: the plan of one step, as text, JSON or a graph; or a plan file;
+// or a graph of somebody else with prefetches.
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"

@@ -59,8 +59,8 @@ PS_MUST_USE ps_status ps_cli_vocabulary_open(const ps_cli_options *options, ps_m
 // PS_INVALID when the command line names no model.
 PS_MUST_USE ps_status ps_cli_model_check(const ps_cli_options *options);
 
-// Whether `output` may be written, before the work. PS_INVALID: it is there and --force is not, it is
-// the model itself, or no regular file.
+// Whether `output` may be written, before the work. PS_INVALID: it is there and --force is not, it
+// is the model itself, or no regular file.
 PS_MUST_USE ps_status ps_cli_output_check(const ps_cli_options *options);
 
 // What the command line says of a session, and of a plan.

@@ -56,9 +56,10 @@ static int exit_code(ps_status status)
     }
 }
 
-// Of several ranks that fail, one speaks: of those that mpirun started, the first one, until they know of
-// each other. mpirun ends the others when one of them exits with an error, so the one that speaks does so
-// before it meets the others for the last time, and those that have not met give it time.
+// Of several ranks that fail, one speaks: of those that mpirun started, the first one, until they
+// know of each other. mpirun ends the others when one of them exits with an error, so the one that
+// speaks does so before it meets the others for the last time, and those that have not met give it
+// time.
 static bool is_silent;
 static bool has_met; // ranks have started, or there are none
 static bool has_spoken;

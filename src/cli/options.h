@@ -1,7 +1,7 @@
 // cli/options.h - the command line: one table says what each command takes.
 //
-// Parsing and help are made from the same table (options_table.c), so they never disagree. Flags that
-// mean the same as in llama.cpp carry its names. Numbers are read strictly: the whole word, in
+// Parsing and help are made from the same table (options_table.c), so they never disagree. Flags
+// that mean the same as in llama.cpp carry its names. Numbers are read strictly: the whole word, in
 // range.
 #ifndef PS_CLI_OPTIONS_H
 #define PS_CLI_OPTIONS_H
@@ -83,8 +83,8 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
 
-// Policies of prefetching with commas between them: "off,auto". PS_INVALID: an unknown one, or more than
-// `most`.
+// Policies of prefetching with commas between them: "off,auto". PS_INVALID: an unknown one, or more
+// than `most`.
 PS_MUST_USE ps_status ps_cli_policies_parse(const char *text, ps_prefetch_policy *out,
                                             uint32_t most, uint32_t *out_count);
 

@@ -392,9 +392,9 @@ ps_status ps_comm_test(ps_comm *comm, bool *out_done)
     return PS_OK;
 }
 
-// Among ranks alone a yield is the fastest way to the one that is waited for. But a stranger on this
-// CPU gets a whole time slice of each yield, while a sleeper that is woken goes before it: then
-// yields are given up for a while.
+// Among ranks alone a yield is the fastest way to the one that is waited for. But a stranger on
+// this CPU gets a whole time slice of each yield, while a sleeper that is woken goes before it:
+// then yields are given up for a while.
 static void yield(ps_comm *comm)
 {
     const uint64_t start = ps_clock_ns();

@@ -34,8 +34,8 @@ static uint64_t piece_of(const ps_local *local, uint64_t span_bytes)
 
 // Writes past the caches: where ranks share no cache, reading a line that another core has changed
 // is slow, and writing it again is. On an EPYC whose two cores are in two complexes, an all_reduce
-// of 64 KiB takes 33 us with plain stores and 7 us so (bench_comm); with a shared cache plain stores
-// are faster. `to` is a multiple of 64.
+// of 64 KiB takes 33 us with plain stores and 7 us so (bench_comm); with a shared cache plain
+// stores are faster. `to` is a multiple of 64.
 static void stream(char *to, const char *from, uint64_t bytes)
 {
     const uint64_t whole = bytes / sizeof(__m128i) * sizeof(__m128i);
@@ -240,7 +240,8 @@ ps_status ps_local_open(ps_local_segment *segment, uint32_t rank, uint32_t size,
     }
     local->segment = segment;
     local->own = &segment->lanes[rank];
-    // Touched here, so that the first collectives take no page faults and the lane is near its rank.
+    // Touched here, so that the first collectives take no page faults and the lane is near its
+    // rank.
     memset(local->own->slots[0].data, 0, PS_LOCAL_SLOT_BYTES);
     memset(local->own->slots[1].data, 0, PS_LOCAL_SLOT_BYTES);
     *out = &local->comm;

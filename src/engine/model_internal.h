@@ -55,8 +55,8 @@ PS_MUST_USE ps_status ps_engine_make_plan(const ps_model_config *config, const p
                                           const ps_pass_options *options, ps_arena *arena,
                                           ps_plan **out);
 
-// The plan that options ask for. *machine is the one that it is made for, or, with 0 threads, becomes what
-// the options say.
+// The plan that options ask for. *machine is the one that it is made for, or, with 0 threads,
+// becomes what the options say.
 PS_MUST_USE ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options,
                                          ps_arena *arena, ps_machine *machine, ps_plan **out);
 

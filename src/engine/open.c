@@ -130,8 +130,8 @@ static ps_status shake_hands(const ps_model *model)
     return ps_comm_handshake(ps_ranks_comm(model->ranks), &identity);
 }
 
-// Plans decide by the rates how collectives are cut, and all ranks have to decide alike: by those of
-// rank 0.
+// Plans decide by the rates how collectives are cut, and all ranks have to decide alike: by those
+// of rank 0.
 static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
 {
     double *const rates[] = {&machine->read_gbs, &machine->cache_read_gbs, &machine->int8_gops,

@@ -1,4 +1,5 @@
-// engine/ranks.h - how the ranks of a model keep in step: rank 0 says what happens, the others do it.
+// engine/ranks.h - how the ranks of a model keep in step: rank 0 says what happens, the others do
+// it.
 //
 // Rank 0 announces sessions, steps and the end by broadcasts of one message each; the others read
 // them in ps_ranks_follow. A step carries everything that a rank needs (ps_step), so that all ranks
@@ -23,8 +24,8 @@ bool ps_ranks_are_several(const ps_ranks *ranks);
 // speaks (ps_ranks_speaks).
 PS_MUST_USE ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own);
 
-// Measures collectives: `ns` of one with few bytes, and the bytes a nanosecond that larger ones move
-// beyond that. Collective; some milliseconds, or 25 collectives of a slower link.
+// Measures collectives: `ns` of one with few bytes, and the bytes a nanosecond that larger ones
+// move beyond that. Collective; some milliseconds, or 25 collectives of a slower link.
 PS_MUST_USE ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs);
 
 // Every rank's `bytes` [count] become those of rank 0; collective.

@@ -56,8 +56,8 @@ PS_MUST_USE ps_status ps_plan_set_read(const char *path, ps_arena *arena, ps_pla
 // vocabulary and KV; that they name its weights is for ps_exec_bind to check. Memory comes from
 // `arena`.
 //
-// PS_INVALID  plans that are read do not fit: the message says what differs, and for those of a file
-//             how to make them
+// PS_INVALID  plans that are read do not fit: the message says what differs, and for those of a
+//             file how to make them
 // others      as ps_plan_set_read, ps_passes_run
 PS_MUST_USE ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *options,
                                            ps_plan_source source, ps_arena *arena,

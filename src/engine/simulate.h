@@ -6,8 +6,8 @@
 
 #include <prestage/prestage.h>
 
-// Makes the plan that the options say, and plays a step of `rows` rows at `context_tokens` - 1 of it.
-// *machine is the machine to play it on, or, with 0 threads, becomes what the options say.
+// Makes the plan that the options say, and plays a step of `rows` rows at `context_tokens` - 1 of
+// it. *machine is the machine to play it on, or, with 0 threads, becomes what the options say.
 //
 // Fails as ps_plan_file.
 PS_MUST_USE ps_status ps_simulate_file(const char *path, const ps_plan_options *options,

@@ -42,8 +42,8 @@ typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
     uint32_t group_blocks[PS_KV_GROUPS_LIMIT]; // KV blocks in each group's pool
-    // What is recorded where: lanes of each worker for steps and waits, and for prefetches, and one for
-    // collectives. Borrowed; NULL, or all NULL: nothing is recorded.
+    // What is recorded where: lanes of each worker for steps and waits, and for prefetches, and one
+    // for collectives. Borrowed; NULL, or all NULL: nothing is recorded.
     const struct ps_exec_lanes *lanes;
     bool guards_prefetch; // sites that do not pay are switched off
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
@@ -91,8 +91,8 @@ uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 // Bytes of KV that attention reads for a row at that position, all layers together.
 uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position);
 
-// What became of the prefetches of a program for one site, or for all (PS_SITE_NONE); all workers and
-// runs together.
+// What became of the prefetches of a program for one site, or for all (PS_SITE_NONE); all workers
+// and runs together.
 typedef struct ps_prefetch_report {
     uint64_t planned; // prefetches in the plan
     uint64_t fired;   // how often one of them was made

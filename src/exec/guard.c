@@ -1,8 +1,8 @@
 // exec/guard.c - whether prefetching pays, found while it runs.
 //
 // One run of a program in 32 is a control: nothing is prefetched in it, or not for one site; same
-// bits make that safe. A control is held against the runs before and after it, so that a drift of the
-// machine's speed meets all three. What a site gains is the median of its last 64 controls. In
+// bits make that safe. A control is held against the runs before and after it, so that a drift of
+// the machine's speed meets all three. What a site gains is the median of its last 64 controls. In
 // guarded executors, a site that has lost in eight of them is switched off.
 #include "exec/guard.h"
 

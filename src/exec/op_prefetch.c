@@ -1,17 +1,18 @@
-// exec/op_prefetch.c - what a worker does while it waits: it reads the bytes that it will need next.
+// exec/op_prefetch.c - what a worker does while it waits: it reads the bytes that it will need
+// next.
 //
-// A prefetch step in the plan only puts itself on the worker's list; the bytes move in the wait that
-// follows, a few KiB between two looks at what is waited for, and stop moving when it is over. Plain
-// loads fill a cache on every CPU; prefetch instructions that come faster than lines arrive are
-// dropped on some.
+// A prefetch step in the plan only puts itself on the worker's list; the bytes move in the wait
+// that follows, a few KiB between two looks at what is waited for, and stop moving when it is over.
+// Plain loads fill a cache on every CPU; prefetch instructions that come faster than lines arrive
+// are dropped on some.
 //
 // Which bytes: those that this worker will read first. Of a weight, the groups of rows that its
 // columns of the reader's output are made of. Of a KV cache, the blocks of its units of attention,
 // but for the block that the step itself writes.
 #include "exec/record.h"
 
-// Between two looks: little in a short wait, which would last longer by what is too much; more in a long
-// one, in which looking takes time from reading.
+// Between two looks: little in a short wait, which would last longer by what is too much; more in a
+// long one, in which looking takes time from reading.
 #define TOUCH_BYTES_FIRST 2048u
 #define TOUCH_BYTES_MOST 16384u
 #define READ_UNIT_BYTES 512u

@@ -1,9 +1,9 @@
 // explore/play.h - plays a plan in simulated time: how long a step takes on a machine.
 //
 // The same plan that exec runs. Workers are one: rates are those of all together. A step takes the
-// slowest of its bytes from memory, its bytes from cache and its arithmetic; a collective runs beside
-// what follows until it is joined; in that wait prefetches move bytes in their order, and what they
-// have moved is read at the cache's rate afterwards. Pure.
+// slowest of its bytes from memory, its bytes from cache and its arithmetic; a collective runs
+// beside what follows until it is joined; in that wait prefetches move bytes in their order, and
+// what they have moved is read at the cache's rate afterwards. Pure.
 #ifndef PS_EXPLORE_PLAY_H
 #define PS_EXPLORE_PLAY_H
 

@@ -1,5 +1,5 @@
-// passes/comm_schedule.c - a linear and the sum of its result over the ranks, one after the other or
-// chunk by chunk.
+// passes/comm_schedule.c - a linear and the sum of its result over the ranks, one after the other
+// or chunk by chunk.
 #include "passes/passes.h"
 
 #include "base/shapes.h"
@@ -15,8 +15,8 @@ const char *ps_comm_schedule_name(ps_comm_schedule schedule)
     return (unsigned)schedule < PS_COMM_SCHEDULE_COUNT ? NAMES[schedule] : NULL;
 }
 
-// Of one rank, when all have the same share. Every rank has to come to the same answer, whatever its own
-// share is.
+// Of one rank, when all have the same share. Every rank has to come to the same answer, whatever
+// its own share is.
 static uint64_t linear_ns(const ps_pass_options *options, const ps_value *weight)
 {
     const uint64_t columns = ps_divide_up(weight->columns, options->ranks);

@@ -47,10 +47,11 @@ PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *optio
 // Labels what can hide traffic: vector operators.
 PS_MUST_USE ps_status ps_pass_window(ps_graph *graph, const ps_pass_options *options);
 
-// Lets the sum over the ranks go chunk by chunk of rows with the linear before it, where the schedule
-// asks for it, or where the cost model finds it shorter. comm_chunks chooses for every linear of the whole
-// model, from what is alike on all ranks (so are the rates of the machine that each is given): they make the
-// same collectives. comm_schedule, when the model is cut and fused, does it where there is a sum.
+// Lets the sum over the ranks go chunk by chunk of rows with the linear before it, where the
+// schedule asks for it, or where the cost model finds it shorter. comm_chunks chooses for every
+// linear of the whole model, from what is alike on all ranks (so are the rates of the machine that
+// each is given): they make the same collectives. comm_schedule, when the model is cut and fused,
+// does it where there is a sum.
 PS_MUST_USE ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options *options);
 PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options);
 
@@ -61,8 +62,9 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 //             stays strictly below the capacity of the caches of all workers; behind the first that
 //             does not fit, none. Each collective starts from 0, and only what does not wait for a
 //             later collective counts. A KV cache counts at the longest context of the bucket.
-//   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2); parts of
-//             operands, too; of a KV cache what is there. Not what computing, and not memory, bounds.
+//   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2);
+//             parts of operands, too; of a KV cache what is there. Not what computing, and not
+//             memory, bounds.
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where

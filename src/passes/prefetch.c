@@ -1,8 +1,8 @@
 // passes/prefetch.c - what to move while a collective is under way.
 //
 // The graph is a list in the order in which it runs. What stands between a collective and the next
-// one waits for the first and not for the second: a walk over successors (the paper's) leaks past the
-// next collective through the residual stream, and is not made.
+// one waits for the first and not for the second: a walk over successors (the paper's) leaks past
+// the next collective through the residual stream, and is not made.
 #include "passes/passes.h"
 
 #include "base/shapes.h"
@@ -89,8 +89,8 @@ static uint64_t stored_bytes(const ps_graph *graph, const ps_pass_options *optio
     return 0;
 }
 
-// Whether reading a weight is what its linear waits for, at the rows of the bucket. Arithmetic and reads
-// overlap in part only: up to twice the time of the reads it still helps to have them near.
+// Whether reading a weight is what its linear waits for, at the rows of the bucket. Arithmetic and
+// reads overlap in part only: up to twice the time of the reads it still helps to have them near.
 static bool is_bound_by_memory(const ps_graph *graph, const ps_pass_options *options,
                                const ps_node *node, uint32_t operand, uint64_t bytes)
 {
@@ -227,8 +227,9 @@ static uint64_t segment_bytes(const ps_graph *graph, const ps_pass_options *opti
     return bytes;
 }
 
-// What is moved for the next segment is older than what this one reads before it: caches that give up the
-// oldest lines keep it only if all of this segment and the next wait's own bytes fit beside it.
+// What is moved for the next segment is older than what this one reads before it: caches that give
+// up the oldest lines keep it only if all of this segment and the next wait's own bytes fit beside
+// it.
 static uint64_t room_ahead(const ps_graph *graph, const ps_pass_options *options,
                            const ps_node *nodes, uint32_t count, uint32_t collective, uint32_t end)
 {

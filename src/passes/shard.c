@@ -3,9 +3,9 @@
 //
 // 1. A linear that starts a block (q, k, v; gate, up; logits) is cut by rows: the rank makes some
 //    columns of the result. What works column by column or head by head follows.
-// 2. The linear that ends the block (attention output, down) is cut by columns to fit; its result is
-//    one of the parts of a sum, which an all_reduce makes whole. Only that crosses ranks, twice a
-//    layer, and the logits, which are gathered.
+// 2. The linear that ends the block (attention output, down) is cut by columns to fit; its result
+//    is one of the parts of a sum, which an all_reduce makes whole. Only that crosses ranks, twice
+//    a layer, and the logits, which are gathered.
 // 3. Attention is cut between query heads; a KV head is on every rank that has one of its query
 //    heads. Cuts stand at whole blocks of the weight that is cut by columns.
 // Norms, residuals, embedding and routers are on every rank.

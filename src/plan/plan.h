@@ -35,8 +35,8 @@ const char *ps_split_name(ps_split split); // "all", "rows", "columns", "units",
 // started there, and done later: before a step that joins it, or before the end of the plan.
 typedef enum ps_stream {
     PS_STREAM_COMPUTE,
-    PS_STREAM_COMM, // collectives, one after the other
-    PS_STREAM_PREFETCH, // what a wait is used for: the collective in flight, or the barrier that follows
+    PS_STREAM_COMM,     // collectives, one after the other
+    PS_STREAM_PREFETCH, // what the wait for a collective or a barrier is used for
     PS_STREAM_COUNT,
 } ps_stream;
 

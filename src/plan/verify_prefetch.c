@@ -1,9 +1,9 @@
 // plan/verify_prefetch.c - what a prefetch must have around it.
 //
 // A prefetch starts when the collective's input is ready, and lasts while workers wait: it stands
-// behind a collective that nobody has joined yet, or right before a barrier. Elsewhere it would start
-// too late, or run in place of the work. It ends with its wait at the latest, so that nothing is left
-// to join.
+// behind a collective that nobody has joined yet, or right before a barrier. Elsewhere it would
+// start too late, or run in place of the work. It ends with its wait at the latest, so that nothing
+// is left to join.
 #include "plan/plan_internal.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// test/engine/rank_jobs.h - a model opened by several ranks, and something done with it, in a process
-// of its own.
+// test/engine/rank_jobs.h - a model opened by several ranks, and something done with it, in a
+// process of its own.
 //
 // Ranks are forked before there are threads, keep to their part of the CPUs, and end by themselves;
 // so a job is a child of the test, and what it finds comes back in shared memory. In it nothing of

@@ -5,8 +5,8 @@
 // process and by every number of ranks that the model can be shared by, up to 8.
 //
 // Ranks add the parts of a sum in another order: each addition may be off by 2^-24 of its result,
-// and that now and then tips the rounding of an activation to int8, which is the larger error. So the
-// bound is the one that golden models have against another implementation's order of sums.
+// and that now and then tips the rounding of an activation to int8, which is the larger error. So
+// the bound is the one that golden models have against another implementation's order of sums.
 #include "engine/made_shapes.h"
 #include "engine/rank_jobs.h"
 // these include what cmocka wants first

@@ -1,7 +1,8 @@
 // ctest-labels: golden;prop
 // ctest-timeout: 300
-// Goal: with a number of ranks, logits are a pure function of a sequence's tokens: not of prefetching,
-// of how collectives are cut, of threads, links, batches, pieces, forks, or the kind of the file.
+// Goal: with a number of ranks, logits are a pure function of a sequence's tokens: not of
+// prefetching, of how collectives are cut, of threads, links, batches, pieces, forks, or the kind
+// of the file.
 // Method: memcmp of logits between runs that may only differ in time.
 #include "engine/rank_jobs.h"
 // it includes what cmocka wants first

@@ -8,8 +8,9 @@
 //   - a word is read that does not hold the value that is asked for,
 //   - a word is written by one worker and read or written by another with no barrier between.
 //
-// A collective is a worker of its own: worker 0 starts it, and it writes its output at any time until
-// worker 0 joins it, which is when a step says so, when the next one starts, or when the plan ends.
+// A collective is a worker of its own: worker 0 starts it, and it writes its output at any time
+// until worker 0 joins it, which is when a step says so, when the next one starts, or when the plan
+// ends.
 #ifndef PS_TEST_PASSES_PLAN_RACE_H
 #define PS_TEST_PASSES_PLAN_RACE_H
 
@@ -326,7 +327,8 @@ static inline void ps_race_by_units(ps_race *race, const ps_plan_step *step, uin
     }
 }
 
-// A linear of all workers, chunk by chunk: behind each all of them meet, and worker 0 starts its sum.
+// A linear of all workers, chunk by chunk: behind each all of them meet, and worker 0 starts its
+// sum.
 static inline void ps_race_chunks(ps_race *race, const ps_plan_step *step)
 {
     const uint64_t rows = ps_race_rows_of(race, step->output);

@@ -1,7 +1,7 @@
 // ctest-labels: file
 // ctest-links: ps_ir
-// Goal: a sum over ranks is made chunk by chunk where the schedule asks for it or where that is shorter,
-// and nowhere else. Method: small graphs of one rank as text, before and after.
+// Goal: a sum over ranks is made chunk by chunk where the schedule asks for it or where that is
+// shorter, and nowhere else. Method: small graphs of one rank as text, before and after.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
@@ -67,8 +67,8 @@ static void test_fused_takes_the_most_chunks(void **state)
     expect(PS_COMM_FUSED, 512, &PS_TEST_MACHINE, SERIAL, FUSED("8"));
 }
 
-// 512 rows and half of 256 columns are 84 us of arithmetic; half a megabyte takes 262 us at 2 bytes a
-// nanosecond.
+// 512 rows and half of 256 columns are 84 us of arithmetic; half a megabyte takes 262 us at 2 bytes
+// a nanosecond.
 static void test_auto_weighs_latency_against_what_is_hidden(void **state)
 {
     (void)state;

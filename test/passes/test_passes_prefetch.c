@@ -1,11 +1,11 @@
 // ctest-labels: file
 // ctest-links: ps_ir
 // Goal: behind each collective stands what the policy says, in order of use, with its reason.
-// Method: one graph (prefetch.graph, which states the bytes of everything), and for each machine and
-// bucket what is prefetched behind each collective, as one line. The pass changes nothing else.
+// Method: one graph (prefetch.graph, which states the bytes of everything), and for each machine
+// and bucket what is prefetched behind each collective, as one line. The pass changes nothing else.
 //
-// In a line, "gate" is all of it, "gate:100" so many bytes, "gate+50" what stands behind the first 50;
-// a word in parentheses is the reason. Collectives are set apart by "|".
+// In a line, "gate" is all of it, "gate:100" so many bytes, "gate+50" what stands behind the first
+// 50; a word in parentheses is the reason. Collectives are set apart by "|".
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
@@ -107,8 +107,8 @@ static void test_off(void **state)
     expect(&options, "||||");
 }
 
-// Everything fits; what waits for the next collective is its business, though the residual stream leads
-// there. Behind the last node there is nothing.
+// Everything fits; what waits for the next collective is its business, though the residual stream
+// leads there. Behind the last node there is nothing.
 static void test_preserve_ends_at_the_next_collective(void **state)
 {
     (void)state;
@@ -224,7 +224,8 @@ static void test_auto_fills_the_caches(void **state)
                      "kv2:60731(part_capacity) o2:60731(part_capacity)|out|");
 }
 
-// 64 rows: a weight of 139264 bytes is read in 3.5 us and multiplied with in 8.4, more than twice that.
+// 64 rows: a weight of 139264 bytes is read in 3.5 us and multiplied with in 8.4, more than twice
+// that.
 static void test_auto_leaves_what_computing_bounds(void **state)
 {
     (void)state;
@@ -265,8 +266,8 @@ static void test_other_graphs(void **state)
     // a weight that is read twice is moved once
     expect_everywhere(
         HEAD "%a = all_reduce %x {ranks=2}\n%b = linear %a, %w\n%c = linear %b, %w\n" TAIL, "|w");
-    // tables and vectors are no matter of prefetching, and a collective right behind another has no wait
-    // of its own
+    // tables and vectors are no matter of prefetching, and a collective right behind another has no
+    // wait of its own
     expect_everywhere(HEAD "%a = all_reduce %x {ranks=2}\n%b = all_reduce %a {ranks=2}\n"
                            "%c = add_bias %b, %vector\n" TAIL,
                       "||");

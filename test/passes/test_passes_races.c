@@ -5,8 +5,8 @@
 // makes has no barrier to spare. Method: a model of the workers (plan_race.h) plays plans. Random
 // graphs through all passes are played; then one thing of each plan is changed at random, again and
 // again, and what verify still accepts is played too. Half of the graphs are one rank's part of a
-// model. The model is shown to see races: it finds one for every barrier and every join that is taken
-// from the two plans of test/plan.
+// model. The model is shown to see races: it finds one for every barrier and every join that is
+// taken from the two plans of test/plan.
 #include "ir/graph_maker.h"
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"

@@ -145,8 +145,9 @@ static bool is_tensor(const ps_value *value)
     return value->kind == PS_VALUE_WEIGHT && value->rows > 1;
 }
 
-// Every element of every tensor is on a rank, and on one alone unless all have the tensor, or it is of
-// KV heads whose query heads are on two. sums [values of the whole]: elements on all ranks together.
+// Every element of every tensor is on a rank, and on one alone unless all have the tensor, or it is
+// of KV heads whose query heads are on two. sums [values of the whole]: elements on all ranks
+// together.
 static void check_sums(const ps_graph *whole, const uint64_t *sums, uint32_t ranks)
 {
     for (uint32_t i = 0; i < whole->value_count; i++) {

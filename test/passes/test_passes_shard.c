@@ -1,10 +1,11 @@
 // ctest-labels: file;prop
 // ctest-links: ps_ir
-// Goal: the parts of all ranks are the whole model, each once, whatever the heads, the number of ranks
-// and the blocks of the weights are; and every query head finds its KV head.
-// Method: one layer as text, of many shapes, through the pass for every rank; the slices are laid side by
-// side, and the rule of attention (which local KV head a local query head reads) is held against the
-// whole model's. Counts that the model cannot be shared by are refused with the one that it can.
+// Goal: the parts of all ranks are the whole model, each once, whatever the heads, the number of
+// ranks and the blocks of the weights are; and every query head finds its KV head.
+// Method: one layer as text, of many shapes, through the pass for every rank; the slices are laid
+// side by side, and the rule of attention (which local KV head a local query head reads) is held
+// against the whole model's. Counts that the model cannot be shared by are refused with the one
+// that it can.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
