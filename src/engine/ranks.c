@@ -21,7 +21,9 @@ struct ps_ranks {
     uint32_t here;     // ranks on this host
     bool is_simulated; // one real rank
     bool is_silent;    // another rank says what went wrong
-    char *message;     // [capacity] a command and what is behind it
+    bool has_share;    // keeps to its part of the CPUs of `place`
+    ps_cpu_place place;
+    char *message; // [capacity] a command and what is behind it
     uint64_t capacity;
 };
 
@@ -114,6 +116,8 @@ static ps_status share_cpus(ps_ranks *ranks)
         count += same;
     }
     if (status == PS_OK) {
+        ranks->place = places[rank];
+        ranks->has_share = true;
         ps_machine_take_share(index, count);
     }
     free(places);
@@ -175,6 +179,9 @@ ps_status ps_ranks_stop(ps_ranks *ranks)
         ps_ranks_tell_end(ranks, PS_WORD_STOP, 0);
     }
     const ps_status status = ps_comm_close(ranks->comm);
+    if (ranks->has_share) {
+        ps_machine_return_to(&ranks->place);
+    }
     free(ranks->message);
     free(ranks);
     return status;

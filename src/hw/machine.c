@@ -153,6 +153,18 @@ void ps_machine_take_share(uint32_t index, uint32_t count)
     (void)sched_setaffinity(0, sizeof part, &part); // slower without, not wrong
 }
 
+void ps_machine_return_to(const ps_cpu_place *place)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (uint32_t cpu = 0; cpu < 1024 && cpu < CPU_SETSIZE; cpu++) {
+        if ((place->cpus[cpu / 64] >> cpu % 64 & 1) != 0) {
+            CPU_SET(cpu, &set);
+        }
+    }
+    (void)sched_setaffinity(0, sizeof set, &set); // slower without, not wrong
+}
+
 uint32_t ps_machine_default_threads(uint32_t ranks)
 {
     uint32_t threads = ps_machine_affinity_count();

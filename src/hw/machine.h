@@ -40,6 +40,9 @@ void ps_machine_get_place(ps_cpu_place *out);
 // `index` of `count`. With fewer CPUs than parts all keep all.
 void ps_machine_take_share(uint32_t index, uint32_t count);
 
+// Gives this process the CPUs of a place back. Threads that it has made keep theirs.
+void ps_machine_return_to(const ps_cpu_place *place);
+
 // CPUs in the affinity mask alone.
 uint32_t ps_machine_affinity_count(void);
 
