@@ -41,7 +41,7 @@ typedef struct bench_row {
 
 // One of the policies that are compared, or the only one.
 typedef struct bench_side {
-    ps_prefetch_policy policy;
+    ps_cli_side what;
     ps_session *session;
     bench_row row;
 } bench_side;
@@ -303,8 +303,7 @@ static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
     return row->picked == b->sides[0].row.picked
                ? PS_OK
                : ps_fail(PS_INTERNAL, "policies '%s' and '%s' came to different tokens",
-                         ps_prefetch_policy_name(b->sides[0].policy),
-                         ps_prefetch_policy_name(b->side->policy));
+                         b->sides[0].what.name, b->side->what.name);
 }
 
 static ps_status measure_test(bench *b, const bench_test *test)
@@ -319,8 +318,8 @@ static ps_status measure_test(bench *b, const bench_test *test)
         for (uint32_t s = 0; s < b->side_count; s++) {
             b->side = &b->sides[s];
             PS_TRY(measure_once(b, test, &b->side->row.tokens_per_s[i]));
-            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1,
-                   ps_prefetch_policy_name(b->side->policy), b->side->row.tokens_per_s[i]);
+            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, b->side->what.name,
+                   b->side->row.tokens_per_s[i]);
         }
     }
     for (uint32_t s = 0; s < b->side_count; s++) {
@@ -340,7 +339,7 @@ static const char *k_type(const bench *b)
 // With one rank there is nothing to wait for, and nothing is prefetched.
 static const char *policy_of(const bench *b)
 {
-    return ps_prefetch_policy_name(b->info.ranks == 1 ? PS_PREFETCH_OFF : b->side->policy);
+    return b->info.ranks == 1 ? "off" : b->side->what.name;
 }
 
 static const char *v_type(const bench *b)
@@ -393,10 +392,8 @@ static void print_ratios(const bench *b)
 {
     for (uint32_t s = 1; s < b->side_count; s++) {
         const bench_row *row = &b->sides[s].row;
-        (void)printf("  %s / %s: %.3f (%.3f to %.3f), tokens equal\n",
-                     ps_prefetch_policy_name(b->sides[s].policy),
-                     ps_prefetch_policy_name(b->sides[0].policy), row->ratio, row->ratio_lowest,
-                     row->ratio_highest);
+        (void)printf("  %s / %s: %.3f (%.3f to %.3f), tokens equal\n", b->sides[s].what.name,
+                     b->sides[0].what.name, row->ratio, row->ratio_lowest, row->ratio_highest);
     }
 }
 
@@ -582,16 +579,19 @@ static ps_status make_tokens(bench *b, uint64_t count)
     return PS_OK;
 }
 
-// --compare POLICY,... or the one policy.
+// --compare SIDE,... or what the other options say.
 static ps_status list_sides(bench *b)
 {
-    ps_prefetch_policy policies[SIDES_MAX] = {(ps_prefetch_policy)b->options->prefetch};
+    ps_cli_side sides[SIDES_MAX] = {{.prefetch = (ps_prefetch_policy)b->options->prefetch,
+                                     .comm_schedule = (ps_comm_schedule)b->options->comm_schedule}};
+    (void)snprintf(sides[0].name, sizeof sides[0].name, "%s",
+                   ps_prefetch_policy_name(sides[0].prefetch));
     b->side_count = 1;
     if (b->options->compare != NULL) {
-        PS_TRY(ps_cli_policies_parse(b->options->compare, policies, SIDES_MAX, &b->side_count));
+        PS_TRY(ps_cli_sides_parse(b->options->compare, sides, SIDES_MAX, &b->side_count));
     }
     for (uint32_t s = 0; s < b->side_count; s++) {
-        b->sides[s].policy = policies[s];
+        b->sides[s].what = sides[s];
     }
     return PS_OK;
 }
@@ -602,7 +602,8 @@ static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t seq
         ps_session_options options = ps_cli_session_options(b->options);
         options.context_tokens = context_tokens;
         options.sequences = sequences;
-        options.prefetch = b->sides[s].policy;
+        options.prefetch = b->sides[s].what.prefetch;
+        options.comm_schedule = b->sides[s].what.comm_schedule;
         PS_TRY(ps_session_create(b->model, &options, &b->sides[s].session));
     }
     return PS_OK;

@@ -83,10 +83,16 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
 
-// Policies of prefetching with commas between them: "off,auto". PS_INVALID: an unknown one, or more
-// than `most`.
-PS_MUST_USE ps_status ps_cli_policies_parse(const char *text, ps_prefetch_policy *out,
-                                            uint32_t most, uint32_t *out_count);
+// One side of a comparison: "auto", whose sums are serial, or "auto+fused".
+typedef struct ps_cli_side {
+    char name[24];
+    ps_prefetch_policy prefetch;
+    ps_comm_schedule comm_schedule;
+} ps_cli_side;
+
+// Sides with commas between them. PS_INVALID: an unknown word, or more than `most`.
+PS_MUST_USE ps_status ps_cli_sides_parse(const char *text, ps_cli_side *out, uint32_t most,
+                                         uint32_t *out_count);
 
 // The whole of `text` as a decimal number from lowest to highest; `what` is for the message.
 PS_MUST_USE ps_status ps_cli_parse_integer(const char *what, const char *text, int64_t lowest,

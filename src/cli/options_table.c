@@ -249,7 +249,8 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "POLICY,...",
-     "policies of prefetching side by side; bench compares their tokens, too"},
+     "policies of prefetching side by side, such as off,auto,auto+fused (without +fused: serial "
+     "sums); bench compares their tokens, too"},
     {{"prefetch"},
      0,
      PS_OPTION_POLICY,
