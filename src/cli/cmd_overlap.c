@@ -152,7 +152,8 @@ static void read_event(overlap *o, const lanes *all, const json_t *entry)
 {
     const lane *where = lane_of(all, entry);
     const char *category = text(entry, "cat");
-    if (where == NULL || strcmp(text(entry, "ph"), "X") != 0 || strcmp(category, "wait") == 0) {
+    if (where == NULL || strcmp(text(entry, "ph"), "X") != 0 || strcmp(category, "wait") == 0 ||
+        strcmp(category, "run") == 0) {
         return;
     }
     const char *name = text(entry, "name");

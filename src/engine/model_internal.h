@@ -8,6 +8,7 @@
 #include "hw/machine.h"
 #include "model/model.h"
 #include "passes/passes.h"
+#include "session/session.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -49,6 +50,10 @@ PS_MUST_USE ps_status ps_model_open_tokenizer(ps_model *model);
 // recorded. A file that cannot be written is a warning: the work has been done.
 PS_MUST_USE ps_status ps_model_start_trace(ps_model *model, const char *path);
 void ps_model_end_trace(ps_model *model);
+
+// Puts the plans of a session and the rates that they were made with into the trace, so that it can be read
+// without the model.
+PS_MUST_USE ps_status ps_model_trace_plans(const ps_model *model, const ps_session_config *config);
 
 // Makes the plan of one bucket. Memory comes from `arena`.
 PS_MUST_USE ps_status ps_engine_make_plan(const ps_model_config *config, const ps_gguf *file,

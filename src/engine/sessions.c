@@ -156,7 +156,10 @@ ps_status ps_session_prepare(const ps_model *model, const ps_session_options *op
     }
     PS_TRY(create_exec_any(model, options, config, programs));
     config->programs = programs;
-    const ps_status status = ps_ranks_reserve(model->ranks, ps_session_step_bytes(config));
+    ps_status status = ps_ranks_reserve(model->ranks, ps_session_step_bytes(config));
+    if (status == PS_OK) {
+        status = ps_model_trace_plans(model, config);
+    }
     if (status != PS_OK) {
         ps_exec_destroy(config->exec);
     }

@@ -47,6 +47,48 @@ ps_status ps_model_start_trace(ps_model *model, const char *path)
     return add_lanes(model);
 }
 
+static ps_status note_machine(const ps_model *model)
+{
+    const ps_machine *m = &model->machine;
+    char text[512];
+    (void)snprintf(
+        text, sizeof text,
+        "%s, %u threads: l2_bytes %llu, read_gbs %.2f, fill_gbs %.2f, cache_read_gbs %.1f, "
+        "int8_gops %.1f, f32_gops %.1f, barrier_ns %.0f, comm_ns %.0f, comm_gbs %.3f",
+        m->name, m->threads, (unsigned long long)m->l2_bytes, m->read_gbs, m->fill_gbs,
+        m->cache_read_gbs, m->int8_gops, m->f32_gops, m->barrier_ns, m->comm_ns, m->comm_gbs);
+    return ps_trace_note(model->trace, "calibration", text);
+}
+
+static ps_status note_plan(const ps_model *model, const ps_plan *plan)
+{
+    char key[64];
+    ps_buffer text = {0};
+    (void)snprintf(key, sizeof key, "plan for %u rows at %u", plan->rows_max, plan->context_max);
+    ps_status status = ps_plan_print(plan, &text);
+    if (status == PS_OK) {
+        status = ps_trace_note(model->trace, key, text.data);
+    }
+    ps_buffer_deinit(&text);
+    return status;
+}
+
+ps_status ps_model_trace_plans(const ps_model *model, const ps_session_config *config)
+{
+    if (model->trace == NULL) {
+        return PS_OK;
+    }
+    ps_status status = note_machine(model);
+    for (uint32_t i = 0; i < config->program_count && status == PS_OK; i++) {
+        status = note_plan(model, ps_program_plan(config->programs[i]));
+    }
+    if (status == PS_EXHAUSTED) { // of many sessions the first ones are enough
+        ps_log(PS_LOG_INFO, "%s", ps_error_message());
+        return PS_OK;
+    }
+    return status;
+}
+
 void ps_model_end_trace(ps_model *model)
 {
     if (model->trace != NULL && ps_trace_write(model->trace, model->trace_file) != PS_OK) {

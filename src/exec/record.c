@@ -8,6 +8,7 @@ static const ps_trace_kind STEPS[PS_OP_COUNT] = {
 #undef OP
 };
 static const ps_trace_kind WAIT = {"wait", "wait", {"layer"}};
+static const ps_trace_kind RUN = {"run", "run", {"step", "rows", "mask"}};
 static const ps_trace_kind COMM = {"collective", "comm", {"layer"}};
 static const ps_trace_kind PREFETCH = {"prefetch", "prefetch", {"layer", "bytes", "asked"}};
 
@@ -30,6 +31,14 @@ void ps_record_wait(ps_trace_lane *lane, const ps_bound_step *step, uint64_t sta
 {
     ps_trace_span(lane, &WAIT, ps_op_get(step->plan->op)->name, start_ns, end_ns,
                   (int64_t[]){step->plan->attributes.layer});
+}
+
+void ps_record_run(ps_trace_lane *lane, const ps_step *step, uint64_t mask, uint64_t start_ns,
+                   uint64_t end_ns)
+{
+    const int64_t arguments[] = {(int64_t)step->number, step->row_count,
+                                 (int64_t)(mask & (((uint64_t)1 << PS_SITE_COUNT) - 1))};
+    ps_trace_span(lane, &RUN, NULL, start_ns, end_ns, arguments);
 }
 
 void ps_record_comm(ps_trace_lane *lane, const ps_bound_step *step, uint64_t start_ns,

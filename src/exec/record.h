@@ -19,6 +19,10 @@ void ps_record_step(ps_trace_lane *lane, const ps_bound_step *step, uint64_t sta
 void ps_record_wait(ps_trace_lane *lane, const ps_bound_step *step, uint64_t start_ns,
                     uint64_t end_ns);
 
+// A run of a plan: rows, and the sites that prefetched nothing in it.
+void ps_record_run(ps_trace_lane *lane, const ps_step *step, uint64_t mask, uint64_t start_ns,
+                   uint64_t end_ns);
+
 // A collective, from its start to when worker 0 saw that it was done.
 void ps_record_comm(ps_trace_lane *lane, const ps_bound_step *step, uint64_t start_ns,
                     uint64_t end_ns);
