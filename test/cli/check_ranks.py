@@ -17,7 +17,9 @@ MODEL = golden("smollm-q8_0")
 ANSWER = ("-p", "abc", "--raw", "--temp", "0", "-n", "40")
 # Long enough to be hit in the middle: five collectives of 2 ms a token.
 SLOW = ("run", MODEL, "-p", "abc", "--raw", "--temp", "0", "-n", "900", "--ignore-eos", "--comm-sim", "latency=2ms")
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# Open MPI lets root run when it is told so, and keeps some of its memory, which a sanitizer would report.
+NO_LEAKS = {"ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "detect_leaks=0")))}
+WITH_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **NO_LEAKS}
 
 
 def tokens(path, *flags):
@@ -63,19 +65,19 @@ class Job:
 
     def __init__(self, *command):
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, env={**os.environ, **AS_ROOT}, start_new_session=True)
+                                        stderr=subprocess.PIPE, env={**os.environ, **WITH_MPI}, start_new_session=True)
         os.read(self.process.stdout.fileno(), 1)  # a token has come
         self.all = descendants(self.process.pid)
         self.ranks = sorted(pid for pid in [self.process.pid, *self.all] if is_rank(pid))
         assert len(self.ranks) == 2, self.ranks
         self.start = time.monotonic()
 
-    def end(self):
+    def end(self, limit=10):
         """The exit code and stderr, when all have ended in time."""
         try:
             _, errors = self.process.communicate(timeout=20)
             seconds = time.monotonic() - self.start
-            assert seconds < 10, f"{seconds:.1f} s"
+            assert seconds < limit, f"{seconds:.1f} s"
             for _ in range(20):
                 left = [pid for pid in self.all if is_alive(pid)]
                 if not left:
@@ -208,7 +210,7 @@ def mpirun(count=2):
 
 def launched(*command, count=2, program=PRESTAGE):
     return subprocess.run([*mpirun(count), program, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, env={**os.environ, **AS_ROOT}, timeout=60, check=False)
+                          stderr=subprocess.PIPE, env={**os.environ, **WITH_MPI}, timeout=60, check=False)
 
 
 def expect_one_line(done, *says, code=2):
@@ -263,7 +265,7 @@ def test_a_rank_of_mpirun_that_is_killed_or_stopped():
         with open(f"/proc/{job.ranks[0]}/environ", "rb") as file:
             first = 0 if b"OMPI_COMM_WORLD_RANK=0" in file.read().split(b"\0") else 1
         os.kill(job.ranks[rank ^ first], number)
-        code, errors = job.end()
+        code, errors = job.end(limit=14)  # mpirun takes about three seconds to end a process that is stopped
         assert code != 0, (rank, number, errors)
         # mpirun names the rank that was killed, and may end the other one before it has said so.
         assert len(ours(errors)) == lines if lines is not None else len(ours(errors)) <= 1, (rank, number, errors)
@@ -282,7 +284,7 @@ def test_other_launchers():
         for flags in ((), ("--tp", "2")):
             refused("run", MODEL, "-p", "x", *flags, environment=environment, says=[name, "Open MPI", "several ranks"])
     # mpirun of Open MPI, but another build of it
-    refused("run", MODEL, "-p", "x", environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"},
+    refused("run", MODEL, "-p", "x", environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", **NO_LEAKS},
             says=["OMPI_COMM_WORLD_SIZE=2", "job of one"])
     # A batch job of one task, and a shell in an allocation of several.
     for environment in ({"PMI_SIZE": "1"}, {"SLURM_STEP_NUM_TASKS": "1"}, {"SLURM_NTASKS": "8"}):
