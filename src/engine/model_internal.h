@@ -51,8 +51,8 @@ PS_MUST_USE ps_status ps_model_open_tokenizer(ps_model *model);
 PS_MUST_USE ps_status ps_model_start_trace(ps_model *model, const char *path);
 void ps_model_end_trace(ps_model *model);
 
-// Puts the plans of a session and the rates that they were made with into the trace, so that it can be read
-// without the model.
+// Puts the plans of a session and the rates that they were made with into the trace, so that it can
+// be read without the model.
 PS_MUST_USE ps_status ps_model_trace_plans(const ps_model *model, const ps_session_config *config);
 
 // Makes the plan of one bucket. Memory comes from `arena`.

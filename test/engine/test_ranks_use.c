@@ -1,8 +1,8 @@
 // ctest-labels: unit;fault
 // ctest-timeout: 120
 // Goal: the interface of ranks takes what it should, refuses the rest with one line, and leaves the
-// process as it was. Method: options out of range, calls of the wrong rank, more sessions than there
-// can be, sessions side by side, models opened again.
+// process as it was. Method: options out of range, calls of the wrong rank, more sessions than
+// there can be, sessions side by side, models opened again.
 #include "engine/rank_jobs.h"
 // it includes what cmocka wants first
 #include "hw/machine.h"
