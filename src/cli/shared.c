@@ -84,7 +84,7 @@ ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_
 {
     PS_TRY(ps_cli_model_check(options));
     const uint32_t cpus = ps_machine_default_threads(1);
-    if (threads > cpus) {
+    if (options->started == NULL && threads > cpus) { // ranks look at all of them together
         ps_log(PS_LOG_WARNING,
                "%u threads where this process may use %u CPU%s: -t %u would be right", threads,
                cpus, cpus == 1 ? "" : "s", cpus);

@@ -21,6 +21,7 @@ struct ps_ranks {
     uint32_t here;     // ranks on this host
     bool is_simulated; // one real rank
     bool is_silent;    // another rank says what went wrong
+    ps_comm_crowd crowd; // as started, before CPUs were shared out
     bool has_share;    // keeps to its part of the CPUs of `place`
     ps_cpu_place place;
     char *message; // [capacity] a command and what is behind it
@@ -50,6 +51,19 @@ uint32_t ps_ranks_size(const ps_ranks *ranks)
 bool ps_ranks_are_several(const ps_ranks *ranks)
 {
     return ranks != NULL && !ranks->is_simulated && ps_comm_size(ranks->comm) > 1;
+}
+
+void ps_ranks_warn_of_crowd(const ps_ranks *ranks, uint32_t threads)
+{
+    char text[256];
+    if (!ps_ranks_are_several(ranks) || ps_comm_rank(ranks->comm) > 0) {
+        return;
+    }
+    ps_comm_crowd crowd = ranks->crowd;
+    crowd.rank_threads = threads;
+    if (ps_comm_crowd_warning(&crowd, text, sizeof text)) {
+        ps_log(PS_LOG_WARNING, "%s", text);
+    }
 }
 
 bool ps_ranks_speaks(const ps_ranks *ranks)
@@ -101,6 +115,7 @@ static ps_status share_cpus(ps_ranks *ranks)
         return ps_fail(PS_NO_MEMORY, "no memory for the places of %u ranks", size);
     }
     ps_machine_get_place(&places[rank]);
+    ranks->crowd = ps_comm_crowd_here(size, 0);
     for (uint32_t i = 0; i < size; i++) {
         bytes[i] = sizeof *places;
     }
@@ -248,6 +263,7 @@ static ps_status median_ns(ps_comm *comm, uint64_t count, float *values, float *
 
 ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs)
 {
+    PS_TRY(ps_comm_tune(ranks->comm));
     const uint64_t scratch = ps_comm_all_reduce_scratch(ranks->comm, LARGE_FLOATS);
     float *values = calloc(LARGE_FLOATS + scratch, sizeof *values);
     if (values == NULL) {

@@ -16,6 +16,10 @@
 ps_comm *ps_ranks_comm(ps_ranks *ranks);       // of NULL: NULL
 uint32_t ps_ranks_here(const ps_ranks *ranks); // on this host; of NULL: 1
 
+// Warns, on rank 0, when ranks of so many threads each share CPUs, or the launcher bound them to too
+// few of them.
+void ps_ranks_warn_of_crowd(const ps_ranks *ranks, uint32_t threads);
+
 // Whether there is anybody to talk to: false for NULL, one rank, and a rank among simulated ones.
 bool ps_ranks_are_several(const ps_ranks *ranks);
 
@@ -24,8 +28,9 @@ bool ps_ranks_are_several(const ps_ranks *ranks);
 // speaks (ps_ranks_speaks).
 PS_MUST_USE ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own);
 
-// Measures collectives: `ns` of one with few bytes, and the bytes a nanosecond that larger ones
-// move beyond that. Collective; some milliseconds, or 25 collectives of a slower link.
+// Chooses the fastest way of collectives here and measures it: `ns` of one with few bytes, and the
+// bytes a nanosecond that larger ones move beyond that. Collective; about 50 ms, more on a slower
+// link.
 PS_MUST_USE ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs);
 
 // Every rank's `bytes` [count] become those of rank 0; collective.
