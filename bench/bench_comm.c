@@ -3,8 +3,8 @@
 // Each rank is bound to a CPU of its own where there are enough. A round is one all_reduce, timed
 // on rank 0 from start to done, both ranks coming from the round before; p50 and p99 over rounds.
 // "gather" and "slices" are the two ways of comm/all_reduce.c. The ceiling is "bare": two processes
-// that do nothing but write a row to shared memory, wait for the other's and add it; there, "gather"
-// is with plain stores, "slices" with stores past the caches. sim runs over local.
+// that do nothing but write a row to shared memory, wait for the other's and add it; there,
+// "gather" is with plain stores, "slices" with stores past the caches. sim runs over local.
 //
 // usage: bench_comm [--json] [BACKEND...]     bare, self, local, sim, mpi; all unless told
 #include "base/clock.h"

@@ -34,17 +34,66 @@ PS_API const char *ps_cpu_features(void);
 // Frees what the library returned in an out parameter marked "free with ps_free". NULL is allowed.
 PS_API void ps_free(void *memory);
 
+// ---- ranks
+
+// Several processes that share a model: each holds and computes a part of every layer (tensor
+// parallelism). Every rank opens the same file; rank 0 then uses the model as if it were alone, the
+// others call ps_ranks_follow. One thread of a process drives its ranks handle and all that uses
+// it.
+typedef struct ps_ranks ps_ranks;
+typedef struct ps_model_options ps_model_options;
+
+typedef enum ps_ranks_launch {
+    PS_RANKS_FORK,      // ps_ranks_start forks the other ranks, on this host; before any thread
+    PS_RANKS_MPI,       // mpirun has started them
+    PS_RANKS_SIMULATED, // only rank 0 is real: speed can be measured, answers mean nothing
+} ps_ranks_launch;
+
+typedef struct ps_ranks_options {
+    ps_ranks_launch launch;
+    uint32_t size;    // ranks in all; MPI: as mpirun says
+    const char *link; // "latency=40us,bandwidth=25Gbps": delays every collective; NULL: nothing
+    uint32_t rank_threads; // that each rank will compute with; 0: 1
+    double timeout_s;      // a rank that does not come for so long is lost; 0: 5
+} ps_ranks_options;
+
+// PS_RANKS_FORK returns in every rank's process. Ranks that see the same CPUs share them out.
+//
+// PS_INVALID      an option; a launcher that is not this MPI's started the process
+// PS_UNSUPPORTED  built without MPI
+// PS_LOST         a rank did not come
+PS_API PS_MUST_USE ps_status ps_ranks_start(const ps_ranks_options *options, ps_ranks **out);
+// Models that use the ranks are closed before. PS_LOST: another rank did not end well. NULL is
+// allowed.
+PS_API PS_MUST_USE ps_status ps_ranks_stop(ps_ranks *ranks);
+// Ranks other than 0: opens the model file at `path` when rank 0 opens it, and does what rank 0's
+// sessions do, until rank 0 stops. `path` may be another name of the same file, as on another host.
+// options: those of ps_model_open that are this rank's own, may be NULL; threads are as rank 0
+// says.
+//
+// PS_LOST  a rank is lost or has diverged; otherwise what opening failed with
+PS_API PS_MUST_USE ps_status ps_ranks_follow(ps_ranks *ranks, const char *path,
+                                             const ps_model_options *options);
+PS_API uint32_t ps_ranks_rank(const ps_ranks *ranks); // of NULL: 0
+PS_API uint32_t ps_ranks_size(const ps_ranks *ranks); // of NULL: 1
+// After a failure: whether this rank is the one of which people should see the message.
+PS_API bool ps_ranks_speaks(const ps_ranks *ranks); // of NULL: true
+
 // ---- model
 
 typedef struct ps_model ps_model;
 
-typedef struct ps_model_options {
+struct ps_model_options {
     uint32_t threads; // 0: as many as the affinity mask and the cgroup's CPU quota allow
     // Called from the opening thread with 0..1 while weights are packed; NULL: not called.
     void (*progress)(void *context, double fraction);
     void *progress_context;
+    ps_ranks *ranks; // that share the model; borrowed, NULL: none
+    // A Chrome trace of the last steps is written here when the model is closed; those of other
+    // ranks than 0 to names with ".rank1" and so on behind. NULL: none.
+    const char *trace_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
-} ps_model_options;
+};
 
 // Opens a GGUF file: checks it, packs its weights (about the file's size in memory), starts the
 // workers. Or a file that `prestage compile` made, whose weights are mapped and not packed.
@@ -69,7 +118,8 @@ typedef struct ps_model_info {
     uint64_t weight_bytes;    // packed, in memory
     uint64_t bytes_per_token; // weights that one decode step of one row reads
     uint64_t fingerprint;     // metadata, tensor table, head of each tensor
-    uint32_t threads;
+    uint32_t threads;         // of each rank
+    uint32_t ranks;
     const char *isa; // kernels in use: "ref", "avx2", "avx512"
     double load_ms;
     int64_t bos, eos; // token ids, -1: none
@@ -139,6 +189,25 @@ typedef enum ps_kv_type { PS_KV_F16, PS_KV_Q8_0 } ps_kv_type;
 // "f16", "q8_0"; NULL behind the last; static.
 PS_API const char *ps_kv_type_name(ps_kv_type type);
 
+// What ranks move nearer to the compute while they wait for each other. No result changes by it.
+typedef enum ps_prefetch_policy {
+    PS_PREFETCH_AUTO, // weights and KV, whole or in part, as far as the wait and the caches allow
+    PS_PREFETCH_OFF,
+    PS_PREFETCH_PRESERVE, // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2
+    PS_PREFETCH_POLICY_COUNT,
+} ps_prefetch_policy;
+PS_API const char *
+ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
+
+// How results of ranks are summed.
+typedef enum ps_comm_schedule {
+    PS_COMM_AUTO,   // as should take less time, for each size of step
+    PS_COMM_SERIAL, // when all of it has been computed
+    PS_COMM_FUSED,  // chunk by chunk of rows, one while the next is computed
+    PS_COMM_SCHEDULE_COUNT,
+} ps_comm_schedule;
+PS_API const char *ps_comm_schedule_name(ps_comm_schedule schedule); // NULL behind the last; static
+
 typedef struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX
     uint32_t sequences;      // at the same time; 0: 1
@@ -148,6 +217,8 @@ typedef struct ps_session_options {
     // file that holds them for this machine, thread count and buckets.
     const char *plan_file;
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
+    ps_prefetch_policy prefetch;
+    ps_comm_schedule comm_schedule;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -172,6 +243,9 @@ typedef struct ps_session_info {
     uint32_t barriers_per_step; // of a decode step
 } ps_session_info;
 PS_API void ps_session_get_info(const ps_session *session, ps_session_info *out);
+
+// Bytes of KV that a row at `position` of its sequence reads.
+PS_API uint64_t ps_session_kv_read_bytes(const ps_session *session, uint32_t position);
 
 // An empty sequence. PS_EXHAUSTED: all slots are taken.
 PS_API PS_MUST_USE ps_status ps_sequence_open(ps_session *session, ps_sequence *out);
@@ -253,6 +327,29 @@ PS_API void ps_session_profile_reset(ps_session *session);
 // What was counted; ops are valid until the session is destroyed and change with it.
 PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 
+// ---- prefetching
+
+// What prefetching did for one site in decoding, or in reading prompts, since the session was made;
+// of this rank.
+typedef struct ps_prefetch_site {
+    const char *site; // "attn.qkv", "kv", ...; "all": together; static
+    bool is_prompt;   // of steps of more than 8 rows
+    uint64_t planned; // prefetches in the plans
+    uint64_t fired;   // how often they were made
+    uint64_t asked_bytes;
+    uint64_t moved_bytes; // before what was waited for had come
+    // One run in 32 goes without, for one site or all: how much longer it takes than those beside
+    // it, as a part of their time; median and quartiles of the last controls. 0 controls: not
+    // known.
+    uint32_t controls;
+    double gain, gain_lower, gain_upper;
+    bool is_off; // the policy auto has switched it off, because it lost
+} ps_prefetch_site;
+#define PS_PREFETCH_SITES_MAX 32u
+
+// Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none with one rank, or policy off.
+PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
+
 // ---- sampling
 
 typedef struct ps_logit_bias {
@@ -309,7 +406,21 @@ typedef struct ps_plan_options {
     uint32_t threads;        // 0: as for a model
     bool measure; // measure this machine's rates (about a second); otherwise stated defaults
     ps_kv_type k_type, v_type; // as of a session
+    uint32_t ranks;            // the plan of rank 0 of so many; 0: one
+    const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
+    const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
+    ps_prefetch_policy prefetch;
+    ps_comm_schedule comm_schedule;
 } ps_plan_options;
+
+// Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of
+// the weights and KV that are read behind each collective, by policy, machine and link of the
+// options; ranks are as the graph has them. Nothing else is changed, so that its results are what
+// they were. The graph is checked before and after. *out_text: free with ps_free.
+//
+// PS_INVALID  no such text, or a graph that is not right; the message names the line or the node
+PS_API PS_MUST_USE ps_status ps_plan_graph(const char *path, const ps_plan_options *options,
+                                           char **out_text, size_t *out_length);
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with
 // shapes, bytes, stream, split, barriers, windows and predicted times. With PS_PLAN_SESSION all

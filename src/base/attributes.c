@@ -72,6 +72,11 @@ static wordlist words_of(uint32_t attribute, const char *sites[PS_SITE_COUNT])
         return (wordlist){ACTIVATIONS, COUNT_OF(ACTIVATIONS)};
     case ATTRIBUTE_gating:
         return (wordlist){GATINGS, COUNT_OF(GATINGS)};
+    case ATTRIBUTE_reason:
+        for (unsigned i = 0; i < PS_REASON_COUNT; i++) {
+            sites[i] = ps_reason_name((ps_reason)i);
+        }
+        return (wordlist){sites, PS_REASON_COUNT};
     case ATTRIBUTE_window:
         return (wordlist){WINDOWS, COUNT_OF(WINDOWS)};
     default:

@@ -34,3 +34,18 @@ const char *ps_site_name(ps_site site)
     ps_assert((unsigned)site < PS_SITE_COUNT);
     return SITES[site];
 }
+
+const char *ps_reason_name(ps_reason reason)
+{
+    static const char *const REASONS[] = {
+        [PS_REASON_WHOLE] = "whole",
+        [PS_REASON_PART_TIME] = "part_time",
+        [PS_REASON_PART_CAPACITY] = "part_capacity",
+        [PS_REASON_NO_TIME] = "no_time",
+        [PS_REASON_NO_CAPACITY] = "no_capacity",
+        [PS_REASON_AFTER_MISFIT] = "after_misfit",
+        [PS_REASON_COMPUTE_BOUND] = "compute_bound",
+    };
+    ps_assert((unsigned)reason < PS_REASON_COUNT);
+    return REASONS[reason];
+}

@@ -67,6 +67,21 @@ typedef enum ps_activation { PS_ACTIVATION_SILU, PS_ACTIVATION_GELU } ps_activat
 // What else the memory system could do while an operator runs.
 typedef enum ps_window { PS_WINDOW_NONE, PS_WINDOW_VECTOR, PS_WINDOW_COMM } ps_window;
 
+// Why a prefetch moves what it moves. Those from PS_REASON_DECLINED on are not made: they stand in
+// graphs and plans for people to see.
+typedef enum ps_reason {
+    PS_REASON_WHOLE,
+    PS_REASON_PART_TIME,     // the wait is too short for all of it
+    PS_REASON_PART_CAPACITY, // the caches are too small for all of it
+    PS_REASON_NO_TIME,       // what stands before it takes the wait
+    PS_REASON_NO_CAPACITY,   // with it, the sum would reach the capacity
+    PS_REASON_AFTER_MISFIT,  // stands behind one that did not fit
+    PS_REASON_COMPUTE_BOUND, // its reader waits for arithmetic, not for memory
+    PS_REASON_COUNT,
+} ps_reason;
+#define PS_REASON_DECLINED PS_REASON_NO_TIME
+const char *ps_reason_name(ps_reason reason); // "whole", "no_time", ...
+
 // How router logits become weights.
 typedef enum ps_gating {
     PS_GATING_SOFTMAX,          // softmax over all experts, then the best top_k

@@ -12,6 +12,16 @@ ps_status ps_range_check(const char *what, uint32_t value, uint32_t lowest, uint
                          highest);
 }
 
+void ps_share_columns(uint32_t columns, uint32_t unit, uint32_t rank, uint32_t ranks,
+                      uint32_t *begin, uint32_t *end)
+{
+    const uint64_t units = ps_divide_up(columns, unit);
+    const uint64_t first = units * rank / ranks * unit;
+    const uint64_t last = units * (rank + 1) / ranks * unit;
+    *begin = (uint32_t)(first < columns ? first : columns);
+    *end = (uint32_t)(last < columns ? last : columns);
+}
+
 static ps_status check_head_dim(uint32_t head_dim)
 {
     return head_dim > 0 && head_dim <= PS_HEAD_DIM_MAX && head_dim % PS_HEAD_DIM_UNIT == 0
@@ -26,6 +36,13 @@ static ps_status check_weight(const ps_value *value)
         return ps_fail(PS_INVALID, "weights cannot be %s", ps_dtype_get(value->dtype)->name);
     }
     PS_TRY(ps_range_check("rows", value->rows, 1, PS_COLUMNS_MAX));
+    PS_TRY(ps_range_check("first row", value->row_first, 0, PS_COLUMNS_MAX - value->rows));
+    PS_TRY(ps_range_check("first column", value->column_first, 0, PS_COLUMNS_MAX - value->columns));
+    if (value->column_first % ps_dtype_get(value->dtype)->block_columns != 0) {
+        return ps_fail(PS_INVALID, "a slice from column %u, a multiple of %u would be right for %s",
+                       value->column_first, ps_dtype_get(value->dtype)->block_columns,
+                       ps_dtype_get(value->dtype)->name);
+    }
     return ps_range_check("experts", value->experts, 0, PS_EXPERTS_MAX);
 }
 
@@ -137,6 +154,7 @@ typedef enum operand_kind {
     MATRIX, // weight [rows, columns]
     STACK,  // weight [experts, rows, columns]
     CACHE,  // kv
+    STORED, // weight [rows, columns] or [experts, rows, columns], or kv
 } operand_kind;
 
 static const char *const KIND_TEXT[] = {
@@ -148,6 +166,7 @@ static const char *const KIND_TEXT[] = {
     [MATRIX] = "a weight [rows, columns]",
     [STACK] = "a weight [experts, rows, columns]",
     [CACHE] = "a kv",
+    [STORED] = "a weight or a kv",
 };
 
 // The operands of one operator.
@@ -177,6 +196,8 @@ static bool is_kind(const ps_value *value, operand_kind kind)
         return is_weight && value->experts > 0;
     case CACHE:
         return value->kind == PS_VALUE_KV;
+    case STORED:
+        return value->kind != PS_VALUE_ACTIVATION;
     default:
         return false;
     }
@@ -387,6 +408,22 @@ static ps_status check_kv_write(const operands *o)
     return check_if_given("kv_heads", o->attributes->kv_heads, kv->columns / kv->head_dim);
 }
 
+// Every KV head has its query heads; without whole groups the first and the last have fewer.
+static ps_status check_groups(const ps_op_attributes *a)
+{
+    if (a->group == 0) {
+        PS_TRY(check_if_given("head_offset", a->head_offset, 0));
+        return a->heads % a->kv_heads == 0
+                   ? PS_OK
+                   : ps_fail(PS_INVALID, "heads=%u, a multiple of kv_heads=%u would be right",
+                             a->heads, a->kv_heads);
+    }
+    PS_TRY(ps_range_check("group", a->group, 1, PS_COLUMNS_MAX));
+    PS_TRY(ps_range_check("head_offset", a->head_offset, 0, a->group - 1));
+    return check_attribute("kv_heads", a->kv_heads,
+                           ps_divide_up((uint64_t)a->head_offset + a->heads, a->group));
+}
+
 static ps_status check_attention_operands(const operands *o)
 {
     const ps_op_attributes *attributes = o->attributes;
@@ -396,10 +433,7 @@ static ps_status check_attention_operands(const operands *o)
     PS_TRY(count_heads(o->in[0], kv->head_dim, &heads));
     PS_TRY(check_attribute("heads", attributes->heads, heads));
     PS_TRY(check_attribute("kv_heads", attributes->kv_heads, kv->columns / kv->head_dim));
-    if (heads % attributes->kv_heads != 0) {
-        return ps_fail(PS_INVALID, "heads=%u, a multiple of kv_heads=%u would be right", heads,
-                       attributes->kv_heads);
-    }
+    PS_TRY(check_groups(attributes));
     PS_TRY(check_not_negative("softcap", attributes->softcap));
     PS_TRY(check_positive("scale", attributes->scale));
     PS_TRY(check_step_rows(o->in[0]));
@@ -438,11 +472,6 @@ static ps_status check_attention_merge(const operands *o)
     PS_TRY(count_heads(o->out, head_dim, &heads));
     PS_TRY(check_if_given("heads", o->attributes->heads, heads));
     PS_TRY(check_if_given("head_dim", o->attributes->head_dim, head_dim));
-    if (o->out->columns % o->in[1]->columns != 0) {
-        return ps_fail(PS_INVALID,
-                       "'%s' has %u columns, a multiple of the %u of '%s' would be right",
-                       o->out->name, o->out->columns, o->in[1]->columns, o->in[1]->name);
-    }
     PS_TRY(check_partial(o->in[0], heads, head_dim));
     PS_TRY(check_step_rows(o->in[0]));
     return check_step_rows(o->out);
@@ -525,6 +554,44 @@ static ps_status check_expert_sum(const operands *o)
     return check_columns(o->out, o->in[0]->columns);
 }
 
+static ps_status check_ranks(const ps_op_attributes *attributes)
+{
+    PS_TRY(ps_range_check("ranks", attributes->ranks, 1, PS_RANKS_MAX));
+    return ps_range_check("rank", attributes->rank, 0, attributes->ranks - 1);
+}
+
+static ps_status check_all_reduce(const operands *o)
+{
+    PS_TRY(check_ranks(o->attributes));
+    return check_like(o->out, o->in[0]);
+}
+
+static ps_status check_linear_all_reduce(const operands *o)
+{
+    PS_TRY(check_ranks(o->attributes));
+    PS_TRY(ps_range_check("chunks", o->attributes->chunks, 1, PS_COMM_CHUNKS_MAX));
+    return check_linear(o);
+}
+
+static ps_status check_all_gather(const operands *o)
+{
+    const ps_op_attributes *a = o->attributes;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    PS_TRY(check_ranks(a));
+    PS_TRY(ps_range_check("unit", a->unit, 1, PS_COLUMNS_MAX));
+    ps_share_columns(o->out->columns, a->unit, a->rank, a->ranks, &begin, &end);
+    PS_TRY(check_columns(o->in[0], end - begin));
+    return check_rows_like(o->out, o->in[0]);
+}
+
+// What it moves is only ever read.
+static ps_status check_prefetch(const operands *o)
+{
+    (void)o;
+    return PS_OK;
+}
+
 typedef struct operand_rule {
     operand_kind in[PS_OP_INPUTS_MAX];
     operand_kind out;
@@ -552,6 +619,10 @@ static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_ROUTE] = {{ROW}, ROW, check_route},
     [PS_OP_EXPERT_LINEAR] = {{ROW_Q, ROW, STACK}, ROW, check_expert_linear},
     [PS_OP_EXPERT_GATE_UP] = {{ROW_Q, ROW, STACK, STACK}, ROW_Q, check_expert_gate_up},
+    [PS_OP_ALL_REDUCE] = {{ROW}, ROW, check_all_reduce},
+    [PS_OP_LINEAR_ALL_REDUCE] = {{ROW_Q, MATRIX}, ROW, check_linear_all_reduce},
+    [PS_OP_ALL_GATHER] = {{ROW}, ROW, check_all_gather},
+    [PS_OP_PREFETCH] = {{STORED}, NONE, check_prefetch},
     [PS_OP_EXPERT_SUM] = {{ROW, ROW}, ROW, check_expert_sum},
 };
 

@@ -34,6 +34,17 @@ PS_MUST_USE ps_status ps_operands_check(ps_op op, const ps_op_attributes *attrib
                                         const ps_value *const *inputs, uint32_t count,
                                         const ps_value *output);
 
+// Ranks that can share a model.
+#define PS_RANKS_MAX 256u
+
+// Chunks of a linear that is reduced piece by piece.
+#define PS_COMM_CHUNKS_MAX 16u
+
+// The columns [*begin, *end) of `columns` that rank `rank` of `ranks` has, when units of `unit`
+// columns are shared evenly, in order; the last unit may be smaller.
+void ps_share_columns(uint32_t columns, uint32_t unit, uint32_t rank, uint32_t ranks,
+                      uint32_t *begin, uint32_t *end);
+
 // A head has a multiple of 8 columns, 512 at most: what the attention kernels do.
 #define PS_HEAD_DIM_UNIT 8u
 #define PS_HEAD_DIM_MAX 512u

@@ -12,14 +12,16 @@ typedef uint32_t ps_value_id; // index into the values of a graph or a plan
 #define PS_EXPERTS_MAX 4096u
 
 typedef struct ps_value {
-    const char *name; // unique; a weight's is its tensor's name
+    const char *name; // unique; a weight's is its tensor's name, or that with "@..." behind it
     ps_value_kind kind;
-    ps_dtype dtype;   // activations: F32 or Q8_ROW; kv: of K, F16 or Q8_0
-    ps_dtype v_dtype; // kv: of V, F16 or Q8_0
-    uint32_t rows;    // weights: outputs of one matrix, 1 for a vector
-    uint32_t columns; // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
-    uint32_t experts; // weights: matrices stacked, 0 for a plain one
-    ps_rows row_kind; // activations
+    ps_dtype dtype;     // activations: F32 or Q8_ROW; kv: of K, F16 or Q8_0
+    ps_dtype v_dtype;   // kv: of V, F16 or Q8_0
+    uint32_t rows;      // weights: outputs of one matrix, 1 for a vector
+    uint32_t columns;   // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
+    uint32_t experts;   // weights: matrices stacked, 0 for a plain one
+    uint32_t row_first; // weights: where in the tensor a slice of it starts
+    uint32_t column_first;   //
+    ps_rows row_kind;        // activations
     uint32_t row_multiplier; // activations, >= 1
     uint32_t kv_group;       // kv: index into the kv groups
     uint32_t head_dim;       // kv

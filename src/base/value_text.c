@@ -22,7 +22,11 @@ static ps_status print_weight(const ps_value *value, ps_buffer *out)
     if (value->experts > 0) {
         PS_TRY(ps_buffer_printf(out, "%u, ", value->experts));
     }
-    return ps_buffer_printf(out, "%u, %u]", value->rows, value->columns);
+    PS_TRY(ps_buffer_printf(out, "%u, %u]", value->rows, value->columns));
+    return value->row_first == 0 && value->column_first == 0
+               ? PS_OK
+               : ps_buffer_printf(out, " {row=%u column=%u}", value->row_first,
+                                  value->column_first);
 }
 
 static ps_status print_kv(const ps_value *value, ps_buffer *out)
@@ -131,7 +135,7 @@ ps_status ps_setting_scan(ps_scan *scan, const char *key, uint32_t *out)
     return ps_scan_u32(scan, UINT32_MAX, out);
 }
 
-// "[rows, columns]" or "[experts, rows, columns]"
+// "[rows, columns]" or "[experts, rows, columns]", then for a slice "{row=64 column=0}"
 static ps_status parse_weight(ps_scan *scan, ps_value *value)
 {
     uint32_t sizes[3] = {0};
@@ -147,6 +151,11 @@ static ps_status parse_weight(ps_scan *scan, ps_value *value)
     value->experts = count == 3 ? sizes[0] : 0;
     value->rows = sizes[count - 2];
     value->columns = sizes[count - 1];
+    if (ps_scan_try_mark(scan, '{')) {
+        PS_TRY(ps_setting_scan(scan, "row", &value->row_first));
+        PS_TRY(ps_setting_scan(scan, "column", &value->column_first));
+        return ps_scan_mark(scan, '}');
+    }
     return PS_OK;
 }
 

@@ -6,6 +6,7 @@
 // before and right after a test of decoding; the larger counts. With --ops the repetitions are
 // profiled, which costs them about a percent, and every test has a ceiling.
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "cli/bench_ops.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 #define TESTS_MAX 4096u
-#define POLICY "off"
+#define SIDES_MAX 8u
 
 typedef struct bench_test {
     uint32_t prompt, generate, depth; // of each sequence
@@ -29,20 +30,31 @@ typedef struct bench_test {
 typedef struct bench_row {
     bench_test test; // threads as used
     double tokens_per_s[1000];
-    double mean, deviation; // tokens a second
-    double gbs;             // tests of decoding alone; 0: not known
-    double ceiling_gbs;     // the same, and any with --ops
-    uint32_t barriers;      // of a step of decoding; tests of decoding alone
+    double mean, deviation;                    // tokens a second
+    double bytes_per_token;                    // read; tests of decoding alone
+    double gbs;                                // the same; 0: not known
+    double ceiling_gbs;                        // the same, and any with --ops
+    uint32_t barriers;                         // of a step of decoding; tests of decoding alone
+    uint64_t picked;                           // hash of the best token of each step
+    double ratio, ratio_lowest, ratio_highest; // to the first policy compared; 0: none
 } bench_row;
+
+// One of the policies that are compared, or the only one.
+typedef struct bench_side {
+    ps_cli_side what;
+    ps_session *session;
+    bench_row row;
+} bench_side;
 
 typedef struct bench {
     const ps_cli_options *options;
     ps_model *model;
     ps_model_info info;
-    ps_session *session;
+    bench_side sides[SIDES_MAX];
+    uint32_t side_count;
+    bench_side *side; // at hand
     ps_sequence sequences[PS_LOGITS_MAX];
     int32_t *tokens; // random, as many as a sequence of the longest test takes
-    bench_row row;
     ps_json_writer json;
     uint32_t printed;
 } bench;
@@ -61,6 +73,12 @@ static void add_test(bench_test *tests, uint32_t *count, bench_test test, uint32
         tests[*count] = test;
     }
     (*count)++;
+}
+
+// The workload of PRESERVE (arXiv 2501.08192, section 5): nobody joins or leaves.
+static bool is_static(const ps_cli_options *options)
+{
+    return options->static_batch > 0;
 }
 
 // The tests of one thread count, depth and number of sequences.
@@ -85,6 +103,14 @@ static uint32_t list_tests(const ps_cli_options *options, bench_test tests[TESTS
 {
     uint32_t count = 0;
     for (uint32_t t = 0; t < options->thread_counts.count; t++) {
+        if (is_static(options)) {
+            const uint32_t generate = options->static_tokens / 3;
+            add_test(tests, &count,
+                     (bench_test){.threads = options->thread_counts.values[t],
+                                  .sequences = options->static_batch},
+                     options->static_tokens - generate, generate);
+            continue;
+        }
         for (uint32_t d = 0; d < options->depths.count; d++) {
             for (uint32_t s = 0; s < options->parallel.count; s++) {
                 add_tests(options, tests, &count,
@@ -113,10 +139,23 @@ static ps_status check_interrupt(void)
 static ps_status read_tokens(bench *b, const bench_test *test, uint32_t count)
 {
     for (uint32_t s = 0; s < test->sequences && count > 0; s++) {
-        PS_TRY(ps_session_prefill(b->session, b->sequences[s], b->tokens, count,
+        PS_TRY(ps_session_prefill(b->side->session, b->sequences[s], b->tokens, count,
                                   ps_cli_interrupt_flag()));
     }
     return PS_OK;
+}
+
+// Policies that are compared must come to the same tokens.
+static void note_tokens(bench *b, uint32_t sequences)
+{
+    for (uint32_t s = 0; s < sequences && b->side_count > 1; s++) {
+        const float *logits = ps_session_logits(b->side->session, s);
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < b->info.vocabulary; i++) {
+            best = logits[i] > logits[best] ? i : best;
+        }
+        b->side->row.picked = ps_hash(&best, sizeof best, b->side->row.picked);
+    }
 }
 
 static ps_status run_tokens(bench *b, const bench_test *test)
@@ -128,7 +167,8 @@ static ps_status run_tokens(bench *b, const bench_test *test)
             rows[s] = (ps_row){b->sequences[s], b->tokens[i], true};
         }
         PS_TRY(check_interrupt());
-        PS_TRY(ps_session_step(b->session, rows, test->sequences));
+        PS_TRY(ps_session_step(b->side->session, rows, test->sequences));
+        note_tokens(b, test->sequences);
     }
     return check_interrupt();
 }
@@ -138,7 +178,7 @@ static ps_status run_timed(bench *b, const bench_test *test, double *out_tokens_
 {
     PS_TRY(read_tokens(b, test, test->depth));
     if (b->options->operators) {
-        PS_TRY(ps_session_profile_start(b->session));
+        PS_TRY(ps_session_profile_start(b->side->session));
     }
     const uint64_t start_ns = ps_clock_ns();
     PS_TRY(run_tokens(b, test));
@@ -152,15 +192,15 @@ static ps_status measure_once(bench *b, const bench_test *test, double *out_toke
     ps_status status = PS_OK;
     uint32_t open = 0;
     while (status == PS_OK && open < test->sequences) {
-        status = ps_sequence_open(b->session, &b->sequences[open]);
+        status = ps_sequence_open(b->side->session, &b->sequences[open]);
         open += status == PS_OK;
     }
     if (status == PS_OK) {
         status = run_timed(b, test, out_tokens_per_s);
     }
-    ps_session_profile_stop(b->session);
+    ps_session_profile_stop(b->side->session);
     while (open > 0) {
-        ps_sequence_close(b->session, b->sequences[--open]);
+        ps_sequence_close(b->side->session, b->sequences[--open]);
     }
     return status;
 }
@@ -194,39 +234,97 @@ static ps_status raise_ceiling(bench *b)
 {
     double gbs = 0;
     PS_TRY(ps_model_measure_read(b->model, &gbs));
-    if (gbs > b->row.ceiling_gbs) {
-        b->row.ceiling_gbs = gbs;
+    if (gbs > b->side->row.ceiling_gbs) {
+        b->side->row.ceiling_gbs = gbs;
     }
     return PS_OK;
+}
+
+static ps_status prepare_side(bench *b, const bench_test *test, bool has_ceiling)
+{
+    ps_session_info session;
+    ps_session_get_info(b->side->session, &session);
+    b->side->row.test = *test;
+    b->side->row.test.threads = b->info.threads;
+    b->side->row.gbs = 0;
+    b->side->row.ceiling_gbs = 0;
+    b->side->row.barriers = session.barriers_per_step;
+    PS_TRY(warm_up(b, test));
+    b->side->row.picked = 0;
+    ps_session_profile_reset(b->side->session);
+    return has_ceiling ? raise_ceiling(b) : PS_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double left = *(const double *)a;
+    const double right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+// Repetitions stand side by side, so that a drift of the machine's speed meets all.
+static void compare_side(bench *b, uint32_t repetitions)
+{
+    double ratios[1000];
+    bench_row *row = &b->side->row;
+    for (uint32_t i = 0; i < repetitions; i++) {
+        ratios[i] = row->tokens_per_s[i] / b->sides[0].row.tokens_per_s[i];
+    }
+    qsort(ratios, repetitions, sizeof ratios[0], by_value);
+    row->ratio = ratios[repetitions / 2];
+    row->ratio_lowest = ratios[0];
+    row->ratio_highest = ratios[repetitions - 1];
+}
+
+// Weights, which a step reads once for all its sequences, and the KV of the token's own.
+static double bytes_per_token(const bench *b, const bench_test *test)
+{
+    double kv = 0;
+    for (uint32_t i = 0; i < test->generate; i++) {
+        kv += (double)ps_session_kv_read_bytes(b->side->session, test->depth + i);
+    }
+    return (double)b->info.bytes_per_token / test->sequences + kv / test->generate;
+}
+
+static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
+{
+    bench_row *row = &b->side->row;
+    if (has_ceiling) {
+        PS_TRY(raise_ceiling(b));
+    }
+    summarise(row, b->options->repetitions);
+    if (test->prompt == 0) {
+        row->bytes_per_token = bytes_per_token(b, test);
+        row->gbs = row->mean * row->bytes_per_token / 1e9;
+    }
+    if (b->side_count > 1) {
+        compare_side(b, b->options->repetitions);
+    }
+    return row->picked == b->sides[0].row.picked
+               ? PS_OK
+               : ps_fail(PS_INTERNAL, "policies '%s' and '%s' came to different tokens",
+                         b->sides[0].what.name, b->side->what.name);
 }
 
 static ps_status measure_test(bench *b, const bench_test *test)
 {
     const bool is_decode = test->prompt == 0;
     const bool has_ceiling = (is_decode || b->options->operators) && !b->options->no_ceiling;
-    ps_session_info session;
-    ps_session_get_info(b->session, &session);
-    b->row.test = *test;
-    b->row.test.threads = b->info.threads;
-    b->row.gbs = 0;
-    b->row.ceiling_gbs = 0;
-    b->row.barriers = session.barriers_per_step;
-    PS_TRY(warm_up(b, test));
-    ps_session_profile_reset(b->session);
-    if (has_ceiling) {
-        PS_TRY(raise_ceiling(b));
+    for (uint32_t s = 0; s < b->side_count; s++) {
+        b->side = &b->sides[s];
+        PS_TRY(prepare_side(b, test, has_ceiling));
     }
     for (uint32_t i = 0; i < b->options->repetitions; i++) {
-        PS_TRY(measure_once(b, test, &b->row.tokens_per_s[i]));
-        ps_log(PS_LOG_INFO, "repetition %u: %.2f tok/s", i + 1, b->row.tokens_per_s[i]);
+        for (uint32_t s = 0; s < b->side_count; s++) {
+            b->side = &b->sides[s];
+            PS_TRY(measure_once(b, test, &b->side->row.tokens_per_s[i]));
+            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, b->side->what.name,
+                   b->side->row.tokens_per_s[i]);
+        }
     }
-    if (has_ceiling) {
-        PS_TRY(raise_ceiling(b));
-    }
-    summarise(&b->row, b->options->repetitions);
-    if (is_decode) {
-        // A step reads the weights once for all sequences.
-        b->row.gbs = b->row.mean / test->sequences * (double)b->info.bytes_per_token / 1e9;
+    for (uint32_t s = 0; s < b->side_count; s++) {
+        b->side = &b->sides[s];
+        PS_TRY(finish_side(b, test, has_ceiling));
     }
     return PS_OK;
 }
@@ -238,16 +336,22 @@ static const char *k_type(const bench *b)
     return ps_kv_type_name((ps_kv_type)b->options->k_type);
 }
 
+// With one rank there is nothing to wait for, and nothing is prefetched.
+static const char *policy_of(const bench *b)
+{
+    return b->info.ranks == 1 ? "off" : b->side->what.name;
+}
+
 static const char *v_type(const bench *b)
 {
     return ps_kv_type_name((ps_kv_type)b->options->v_type);
 }
 
 // "pp512", "tg128", "pp512+tg128", each with " x 8" for eight sequences, " @ d4096" at a depth and
-// " kv q8_0/f16" for types of keys and values that are not both f16.
+// " kv q8_0/f16" for types of keys and values that are not both f16, and the policy of ranks.
 static const char *test_name(const bench *b, char text[64])
 {
-    const bench_test *test = &b->row.test;
+    const bench_test *test = &b->side->row.test;
     size_t length = 0;
     if (test->prompt > 0) {
         length += (size_t)snprintf(text, 64, "pp%u", test->prompt);
@@ -263,7 +367,10 @@ static const char *test_name(const bench *b, char text[64])
         length += (size_t)snprintf(text + length, 64 - length, " @ d%u", test->depth);
     }
     if (b->options->k_type != PS_KV_F16 || b->options->v_type != PS_KV_F16) {
-        (void)snprintf(text + length, 64 - length, " kv %s/%s", k_type(b), v_type(b));
+        length += (size_t)snprintf(text + length, 64 - length, " kv %s/%s", k_type(b), v_type(b));
+    }
+    if (b->info.ranks > 1) {
+        (void)snprintf(text + length, 64 - length, " %s", policy_of(b));
     }
     return text;
 }
@@ -276,36 +383,52 @@ static const char *model_label(const bench *b)
 
 static ps_bench_ops profile_of(const bench *b)
 {
-    ps_bench_ops ops = {.ceiling_gbs = b->row.ceiling_gbs};
-    ps_session_profile_get(b->session, &ops.profile);
+    ps_bench_ops ops = {.ceiling_gbs = b->side->row.ceiling_gbs};
+    ps_session_profile_get(b->side->session, &ops.profile);
     return ops;
+}
+
+static void print_ratios(const bench *b)
+{
+    for (uint32_t s = 1; s < b->side_count; s++) {
+        const bench_row *row = &b->sides[s].row;
+        (void)printf("  %s / %s: %.3f (%.3f to %.3f), tokens equal\n", b->sides[s].what.name,
+                     b->sides[0].what.name, row->ratio, row->ratio_lowest, row->ratio_highest);
+    }
 }
 
 static void print_md(bench *b)
 {
-    const bench_row *row = &b->row;
+    const bench_row *row = &b->side->row;
     char name[64];
     if (b->printed++ == 0 || b->options->operators) {
-        (void)printf("| %-36s | %9s | %7s | %18s | %18s | %7s | %7s | %5s | %8s |\n", "model",
-                     "size MB", "threads", "test", "tok/s", "GB/s", "ceiling", "share", "barriers");
+        (void)printf("| %-36s | %9s | %7s | %26s | %18s | %8s | %7s | %7s | %5s | %8s |\n", "model",
+                     "size MB", "threads", "test", "tok/s", "MB/token", "GB/s", "ceiling", "share",
+                     "barriers");
         (void)printf("| ------------------------------------ | --------: | ------: | "
-                     "-----------------: | -----------------: | ------: | ------: | ----: | "
+                     "-------------------------: | -----------------: | -------: | ------: | "
+                     "------: | ----: | "
                      "-------: |\n");
     }
-    (void)printf("| %-36s | %9.1f | %7u | %18s | %9.2f +- %5.2f |", model_label(b),
+    (void)printf("| %-36s | %9.1f | %7u | %26s | %9.2f +- %5.2f |", model_label(b),
                  (double)b->info.file_bytes / 1e6, row->test.threads, test_name(b, name), row->mean,
                  row->deviation);
     if (row->gbs <= 0) {
-        (void)printf(" %7s | %7s | %5s | %8s |\n", "", "", "", "");
+        (void)printf(" %8s | %7s | %7s | %5s | %8s |\n", "", "", "", "", "");
     } else if (row->ceiling_gbs <= 0) {
-        (void)printf(" %7.2f | %7s | %5s | %8u |\n", row->gbs, "", "", row->barriers);
+        (void)printf(" %8.1f | %7.2f | %7s | %5s | %8u |\n", row->bytes_per_token / 1e6, row->gbs,
+                     "", "", row->barriers);
     } else {
-        (void)printf(" %7.2f | %7.2f | %5.2f | %8u |\n", row->gbs, row->ceiling_gbs,
-                     row->gbs / row->ceiling_gbs, row->barriers);
+        (void)printf(" %8.1f | %7.2f | %7.2f | %5.2f | %8u |\n", row->bytes_per_token / 1e6,
+                     row->gbs, row->ceiling_gbs, row->gbs / row->ceiling_gbs, row->barriers);
     }
     if (b->options->operators) {
         const ps_bench_ops ops = profile_of(b);
         ps_bench_ops_md(&ops);
+        ps_cli_prefetch_print(b->side->session, stdout);
+    }
+    if (b->side_count > 1 && b->side == &b->sides[b->side_count - 1]) {
+        print_ratios(b);
     }
     (void)fflush(stdout);
 }
@@ -326,7 +449,7 @@ static void print_csv_text(const char *text)
 // Another table: one line an operator of each test.
 static void print_ops_csv(bench *b)
 {
-    const bench_row *row = &b->row;
+    const bench_row *row = &b->side->row;
     const ps_bench_ops ops = profile_of(b);
     if (b->printed++ == 0) {
         (void)printf("model,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts," PS_BENCH_OPS_FIELDS
@@ -343,23 +466,24 @@ static void print_ops_csv(bench *b)
 
 static void print_csv(bench *b)
 {
-    const bench_row *row = &b->row;
+    const bench_row *row = &b->side->row;
     if (b->printed++ == 0) {
         (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,type_k,type_v,n_prompt,n_gen,"
                      "n_depth,n_parallel,avg_ts,stddev_ts,bytes_per_token,gbs,ceiling_gbs,share,"
                      "barriers\n");
     }
     ps_session_info session;
-    ps_session_get_info(b->session, &session);
+    ps_session_get_info(b->side->session, &session);
     print_csv_text(model_label(b));
     (void)printf(",%llu,%s,%s,%u,%u,%s,%s,%u,%u,%u,%u,%.4f,%.4f",
-                 (unsigned long long)b->info.file_bytes, b->info.isa, POLICY, session.batch_rows,
-                 row->test.threads, k_type(b), v_type(b), row->test.prompt, row->test.generate,
-                 row->test.depth, row->test.sequences, row->mean, row->deviation);
+                 (unsigned long long)b->info.file_bytes, b->info.isa, policy_of(b),
+                 session.batch_rows, row->test.threads, k_type(b), v_type(b), row->test.prompt,
+                 row->test.generate, row->test.depth, row->test.sequences, row->mean,
+                 row->deviation);
     if (row->gbs <= 0) {
         (void)printf(",,,,,\n");
     } else {
-        (void)printf(",%llu,%.4f", (unsigned long long)b->info.bytes_per_token, row->gbs);
+        (void)printf(",%llu,%.4f", (unsigned long long)row->bytes_per_token, row->gbs);
         if (row->ceiling_gbs > 0) {
             (void)printf(",%.4f,%.4f", row->ceiling_gbs, row->gbs / row->ceiling_gbs);
         } else {
@@ -372,17 +496,18 @@ static void print_csv(bench *b)
 
 static void add_json(bench *b)
 {
-    const bench_row *row = &b->row;
+    const bench_row *row = &b->side->row;
     ps_json_writer *json = &b->json;
     ps_session_info session;
-    ps_session_get_info(b->session, &session);
+    ps_session_get_info(b->side->session, &session);
     ps_json_begin(json, NULL, '{');
     ps_json_text(json, "model", model_label(b));
     ps_json_integer(json, "file_bytes", (int64_t)b->info.file_bytes);
     ps_json_text(json, "isa", b->info.isa);
-    ps_json_text(json, "policy", POLICY);
+    ps_json_text(json, "policy", policy_of(b));
     ps_json_integer(json, "n_batch", session.batch_rows);
     ps_json_integer(json, "n_threads", row->test.threads);
+    ps_json_integer(json, "n_ranks", b->info.ranks);
     ps_json_text(json, "type_k", k_type(b));
     ps_json_text(json, "type_v", v_type(b));
     ps_json_integer(json, "n_prompt", row->test.prompt);
@@ -396,8 +521,13 @@ static void add_json(bench *b)
         ps_json_number(json, NULL, row->tokens_per_s[i]);
     }
     ps_json_end(json, ']');
+    if (b->side_count > 1) {
+        ps_json_number(json, "ratio", row->ratio);
+        ps_json_number(json, "ratio_lowest", row->ratio_lowest);
+        ps_json_number(json, "ratio_highest", row->ratio_highest);
+    }
     if (row->gbs > 0) {
-        ps_json_integer(json, "bytes_per_token", (int64_t)b->info.bytes_per_token);
+        ps_json_integer(json, "bytes_per_token", (int64_t)row->bytes_per_token);
         ps_json_integer(json, "barriers", row->barriers);
         ps_json_number(json, "gbs", row->gbs);
     }
@@ -411,6 +541,7 @@ static void add_json(bench *b)
         const ps_bench_ops ops = profile_of(b);
         ps_bench_ops_json(&ops, json);
     }
+    ps_cli_prefetch_json(b->side->session, json);
     ps_json_end(json, '}');
 }
 
@@ -448,6 +579,36 @@ static ps_status make_tokens(bench *b, uint64_t count)
     return PS_OK;
 }
 
+// --compare SIDE,... or what the other options say.
+static ps_status list_sides(bench *b)
+{
+    ps_cli_side sides[SIDES_MAX] = {{.prefetch = (ps_prefetch_policy)b->options->prefetch,
+                                     .comm_schedule = (ps_comm_schedule)b->options->comm_schedule}};
+    (void)snprintf(sides[0].name, sizeof sides[0].name, "%s",
+                   ps_prefetch_policy_name(sides[0].prefetch));
+    b->side_count = 1;
+    if (b->options->compare != NULL) {
+        PS_TRY(ps_cli_sides_parse(b->options->compare, sides, SIDES_MAX, &b->side_count));
+    }
+    for (uint32_t s = 0; s < b->side_count; s++) {
+        b->sides[s].what = sides[s];
+    }
+    return PS_OK;
+}
+
+static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t sequences)
+{
+    for (uint32_t s = 0; s < b->side_count; s++) {
+        ps_session_options options = ps_cli_session_options(b->options);
+        options.context_tokens = context_tokens;
+        options.sequences = sequences;
+        options.prefetch = b->sides[s].what.prefetch;
+        options.comm_schedule = b->sides[s].what.comm_schedule;
+        PS_TRY(ps_session_create(b->model, &options, &b->sides[s].session));
+    }
+    return PS_OK;
+}
+
 // Tests of one thread count: a model and a session that hold the longest of them.
 static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
 {
@@ -465,26 +626,25 @@ static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
                        (unsigned long long)longest, b->info.context_tokens);
     }
     PS_TRY(make_tokens(b, longest));
-    const ps_session_options session_options = {.context_tokens = (uint32_t)longest,
-                                                .sequences = sequences,
-                                                .batch_rows = b->options->batch,
-                                                .plan_file = b->options->plan_file,
-                                                .k_type = (ps_kv_type)b->options->k_type,
-                                                .v_type = (ps_kv_type)b->options->v_type};
-    PS_TRY(ps_session_create(b->model, &session_options, &b->session));
+    PS_TRY(create_sessions(b, (uint32_t)longest, sequences));
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(measure_test(b, &tests[i]));
-        add_result(b);
+        for (uint32_t s = 0; s < b->side_count; s++) {
+            b->side = &b->sides[s];
+            add_result(b);
+        }
     }
     return PS_OK;
 }
 
 static void end_tests(bench *b)
 {
-    ps_session_destroy(b->session);
+    for (uint32_t s = 0; s < b->side_count; s++) {
+        ps_session_destroy(b->sides[s].session);
+        b->sides[s].session = NULL;
+    }
     ps_model_close(b->model);
     free(b->tokens);
-    b->session = NULL;
     b->model = NULL;
     b->tokens = NULL;
 }
@@ -506,8 +666,11 @@ static ps_status run_all(bench *b, const bench_test *tests, uint32_t count)
     return b->options->format == PS_CLI_JSON ? ps_json_print(&b->json) : PS_OK;
 }
 
-static ps_status check_count(uint32_t count)
+static ps_status check_count(const ps_cli_options *options, uint32_t count)
 {
+    if (is_static(options) != (options->static_tokens > 0)) {
+        return ps_fail(PS_INVALID, "--static-batch N and --seq N belong together");
+    }
     if (count == 0) {
         return ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg");
     }
@@ -528,7 +691,10 @@ ps_status ps_cli_bench(const ps_cli_options *options)
     } else {
         b->options = options;
         const uint32_t count = list_tests(options, tests);
-        status = check_count(count);
+        status = check_count(options, count);
+        if (status == PS_OK) {
+            status = list_sides(b);
+        }
         ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
         if (status == PS_OK) {
             status = run_all(b, tests, count);

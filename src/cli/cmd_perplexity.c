@@ -168,11 +168,7 @@ static ps_status measure(const ps_cli_options *options, ps_model *model, const i
     ps_model_get_info(model, &info);
     measurement m = {.vocabulary = info.vocabulary, .context = options->context};
     PS_TRY(find_bos(model, &m.bos));
-    const ps_session_options session_options = {.context_tokens = options->context,
-                                                .batch_rows = options->batch,
-                                                .plan_file = options->plan_file,
-                                                .k_type = (ps_kv_type)options->k_type,
-                                                .v_type = (ps_kv_type)options->v_type};
+    const ps_session_options session_options = ps_cli_session_options(options);
     PS_TRY(ps_session_create(model, &session_options, &m.session));
     ps_session_info session_info;
     ps_session_get_info(m.session, &session_info);

@@ -1,4 +1,5 @@
-// cli/cmd_plan.c - `prestage plan`: the plan of one step, as text, JSON or a graph; or a plan file.
+// cli/cmd_plan.c - `prestage plan`: the plan of one step, as text, JSON or a graph; or a plan file;
+// or a graph of somebody else with prefetches.
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
@@ -91,26 +92,42 @@ static void print_plan(ps_str text)
     }
 }
 
+// A graph that somebody wrote, and no model file.
+static bool is_graph(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL && (strcmp(dot, ".txt") == 0 || strcmp(dot, ".graph") == 0);
+}
+
+static ps_plan_format format_of(const ps_cli_options *options)
+{
+    return options->output != NULL ? PS_PLAN_SESSION
+           : options->json         ? PS_PLAN_JSON
+           : options->dot          ? PS_PLAN_DOT
+                                   : PS_PLAN_TEXT;
+}
+
 ps_status ps_cli_plan(const ps_cli_options *options)
 {
     PS_TRY(check_options(options));
-    const ps_plan_options plan_options = {.rows = options->rows,
-                                          .context_tokens = options->context,
-                                          .threads = options->threads,
-                                          .measure = !options->no_measure,
-                                          .k_type = (ps_kv_type)options->k_type,
-                                          .v_type = (ps_kv_type)options->v_type};
-    const ps_plan_format format = options->output != NULL ? PS_PLAN_SESSION
-                                  : options->json         ? PS_PLAN_JSON
-                                  : options->dot          ? PS_PLAN_DOT
-                                                          : PS_PLAN_TEXT;
+    if (is_graph(options->model) && (options->json || options->dot)) {
+        return ps_fail(PS_INVALID,
+                       "a graph has prefetches put in and stays a text; %s would not be right",
+                       options->json ? "--json" : "--dot");
+    }
+    const ps_plan_options plan_options = ps_cli_plan_options(options);
     char *text = NULL;
     size_t length = 0;
-    PS_TRY(ps_plan_file(options->model, &plan_options, format, &text, &length));
     ps_status status = PS_OK;
-    if (options->output != NULL) {
-        status = write_session_plans(options, (ps_str){text, length});
+    if (is_graph(options->model)) {
+        PS_TRY(ps_plan_graph(options->model, &plan_options, &text, &length));
+        status = options->output == NULL ? PS_OK : write_file(options, (ps_str){text, length});
     } else {
+        PS_TRY(ps_plan_file(options->model, &plan_options, format_of(options), &text, &length));
+        status = options->output == NULL ? PS_OK
+                                         : write_session_plans(options, (ps_str){text, length});
+    }
+    if (options->output == NULL) {
         print_plan((ps_str){text, length});
     }
     ps_free(text);

@@ -150,6 +150,9 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
     if (status == PS_OK) {
         status = print_result(options, chat->model, count, &answer);
     }
+    if (options->stats && status == PS_OK) {
+        ps_cli_prefetch_print(chat->session, stderr);
+    }
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     ps_answer_deinit(&answer);
     return status;
@@ -212,11 +215,7 @@ static ps_status make_sampler(const ps_cli_options *options, const ps_model *mod
 ps_status ps_cli_run(const ps_cli_options *options)
 {
     ps_cli_chat chat = {.options = options};
-    const ps_session_options session_options = {.context_tokens = options->context,
-                                                .batch_rows = options->batch,
-                                                .plan_file = options->plan_file,
-                                                .k_type = (ps_kv_type)options->k_type,
-                                                .v_type = (ps_kv_type)options->v_type};
+    const ps_session_options session_options = ps_cli_session_options(options);
     ps_status status = ps_cli_model_open(options, options->threads, &chat.model);
     if (status == PS_OK) {
         status = make_sampler(options, chat.model, &chat.sampler);

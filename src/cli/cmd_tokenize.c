@@ -1,10 +1,10 @@
 // cli/cmd_tokenize.c - `prestage tokenize`: text to ids, ids to text, chats to both.
 #include "cli/commands.h"
+#include "cli/json_reader.h"
 #include "cli/json_writer.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 

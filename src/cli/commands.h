@@ -5,6 +5,7 @@
 #ifndef PS_CLI_COMMANDS_H
 #define PS_CLI_COMMANDS_H
 
+#include "cli/json_writer.h"
 #include "cli/options.h"
 
 PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
@@ -14,6 +15,22 @@ PS_MUST_USE ps_status ps_cli_perplexity(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_bench(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_plan(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_overlap(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_simulate(const ps_cli_options *options);
+
+// Starts the ranks that the options or the launcher ask for, into options->started; nothing for one
+// rank alone. Rank 0 then runs the command, the others follow it.
+//
+// PS_INVALID  options that contradict each other or the launcher
+PS_MUST_USE ps_status ps_cli_ranks_start(ps_cli_options *options);
+
+// Whether this is rank 0 of those that mpirun started; true without mpirun.
+bool ps_cli_ranks_is_first(void);
+
+// What prefetching did for each site, as a table or as "prefetch" of an object; nothing when it did
+// nothing.
+void ps_cli_prefetch_print(const ps_session *session, FILE *file);
+void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
 
 // For a command that did its work and found something bad: the exit code is 1, without an error's
 // line.
@@ -42,9 +59,13 @@ PS_MUST_USE ps_status ps_cli_vocabulary_open(const ps_cli_options *options, ps_m
 // PS_INVALID when the command line names no model.
 PS_MUST_USE ps_status ps_cli_model_check(const ps_cli_options *options);
 
-// Whether `output` may be written, before the work. PS_INVALID: it is there and --force is not, it is
-// the model itself, or no regular file.
+// Whether `output` may be written, before the work. PS_INVALID: it is there and --force is not, it
+// is the model itself, or no regular file.
 PS_MUST_USE ps_status ps_cli_output_check(const ps_cli_options *options);
+
+// What the command line says of a session, and of a plan.
+ps_session_options ps_cli_session_options(const ps_cli_options *options);
+ps_plan_options ps_cli_plan_options(const ps_cli_options *options);
 
 // Appends a whole file to out, byte for byte; "-" is stdin.
 //

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct command {
     const char *name;
@@ -30,6 +31,10 @@ static const command COMMANDS[] = {
      ps_cli_plan},
     {"compile", PS_CLI_COMPILE, "MODEL -o FILE.pst | --verify FILE.pst",
      "a file of packed weights, which opens without packing", ps_cli_compile},
+    {"simulate", PS_CLI_SIMULATE, "MODEL", "a step under several policies, in simulated time",
+     ps_cli_simulate},
+    {"overlap", PS_CLI_OVERLAP, "TRACE", "what prefetching did, read off a trace of --trace",
+     ps_cli_overlap},
 };
 
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
@@ -51,6 +56,24 @@ static int exit_code(ps_status status)
     }
 }
 
+// Of several ranks that fail, one speaks: of those that mpirun started, the first one, until they
+// know of each other. mpirun ends the others when one of them exits with an error, so the one that
+// speaks does so before it meets the others for the last time, and those that have not met give it
+// time.
+static bool is_silent;
+static bool has_met; // ranks have started, or there are none
+static bool has_spoken;
+
+#define SILENT_SECONDS 3
+
+static void say(ps_status status)
+{
+    if (status != PS_OK && status != PS_CANCELLED && !is_silent && !has_spoken) {
+        (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
+        has_spoken = true;
+    }
+}
+
 // The exit code, after the one line of an error. Output that could not be written is one, too.
 static int finish(ps_status status)
 {
@@ -59,8 +82,9 @@ static int finish(ps_status status)
         (void)fprintf(stderr, "prestage: stdout: %s\n", strerror(errno));
         return 1;
     }
-    if (status != PS_OK && status != PS_CANCELLED) {
-        (void)fprintf(stderr, "prestage: %s\n", ps_error_message());
+    say(status);
+    if (status != PS_OK && is_silent && !has_met) {
+        (void)sleep(SILENT_SECONDS);
     }
     return status == PS_OK && ps_cli_result_was_bad() ? 1 : exit_code(status);
 }
@@ -98,6 +122,29 @@ static ps_status refuse_command(const char *word)
                                     ps_nearest(typed, names, COMMAND_COUNT));
 }
 
+static ps_status run_ranks(const command *chosen, ps_cli_options *options)
+{
+    if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE) { // of ranks, not by them
+        return chosen->run(options);
+    }
+    ps_status status = ps_cli_ranks_start(options);
+    if (status != PS_OK) { // options are alike on all ranks, anything else may be this one's alone
+        is_silent = is_silent && status == PS_INVALID;
+        return status;
+    }
+    has_met = true;
+    status = ps_ranks_rank(options->started) == 0
+                 ? chosen->run(options)
+                 : ps_ranks_follow(options->started, options->model,
+                                   &(ps_model_options){.trace_file = options->trace});
+    is_silent = status != PS_OK && !ps_ranks_speaks(options->started);
+    say(status);
+    char message[1024];
+    (void)snprintf(message, sizeof message, "%s", ps_error_message());
+    const ps_status stopped = ps_ranks_stop(options->started);
+    return status == PS_OK ? stopped : ps_fail(status, "%s", message);
+}
+
 static ps_status run_command(const command *chosen, int argc, char **argv)
 {
     ps_cli_options options;
@@ -108,7 +155,7 @@ static ps_status run_command(const command *chosen, int argc, char **argv)
         ps_cli_options_help(chosen->bit, stdout);
     } else if (status == PS_OK) {
         ps_log_set_level(options.verbose ? PS_LOG_DEBUG : PS_LOG_WARNING);
-        status = chosen->run(&options);
+        status = run_ranks(chosen, &options);
     }
     ps_cli_options_deinit(&options);
     return status;
@@ -117,6 +164,7 @@ static ps_status run_command(const command *chosen, int argc, char **argv)
 int main(int argc, char **argv)
 {
     ps_cli_interrupt_install();
+    is_silent = !ps_cli_ranks_is_first();
     if (argc < 2) {
         return finish(ps_fail(PS_INVALID, "no command given; prestage --help lists them"));
     }

@@ -164,6 +164,67 @@ static ps_status parse_kv_type(const char *what, const char *text, uint32_t *out
                    ps_kv_type_name(PS_KV_F16), ps_kv_type_name(PS_KV_Q8_0));
 }
 
+static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_prefetch_policy_name((ps_prefetch_policy)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': off, preserve or auto would be right", what, text);
+}
+
+static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_comm_schedule_name((ps_comm_schedule)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': serial, fused or auto would be right", what, text);
+}
+
+static ps_status parse_side(const char *word, ps_cli_side *out)
+{
+    char policy[sizeof out->name];
+    uint32_t prefetch;
+    (void)snprintf(out->name, sizeof out->name, "%s", word);
+    (void)snprintf(policy, sizeof policy, "%.*s", (int)strcspn(word, "+"), word);
+    PS_TRY(parse_policy("--compare", policy, &prefetch));
+    const char *suffix = strchr(word, '+');
+    if (suffix != NULL && strcmp(suffix, "+fused") != 0) {
+        return ps_fail(PS_INVALID,
+                       "--compare '%s': nothing or +fused behind the policy would be right", word);
+    }
+    out->prefetch = (ps_prefetch_policy)prefetch;
+    out->comm_schedule = suffix == NULL ? PS_COMM_SERIAL : PS_COMM_FUSED;
+    return PS_OK;
+}
+
+ps_status ps_cli_sides_parse(const char *text, ps_cli_side *out, uint32_t most, uint32_t *out_count)
+{
+    *out_count = 0;
+    for (const char *rest = text;; rest++) {
+        char word[sizeof out->name];
+        const size_t length = strcspn(rest, ",");
+        (void)snprintf(word, sizeof word, "%.*s",
+                       length < sizeof word ? (int)length : (int)sizeof word - 1, rest);
+        if (*out_count == most) {
+            return ps_fail(PS_INVALID, "--compare '%s': at most %u sides would be right", text,
+                           most);
+        }
+        PS_TRY(parse_side(word, &out[(*out_count)++]));
+        rest += length;
+        if (*rest == '\0') {
+            return PS_OK;
+        }
+    }
+}
+
 static ps_status parse_value(const ps_option_line *line, const char *text, ps_cli_options *options)
 {
     char what[40];
@@ -199,6 +260,10 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_bias(what, text, options);
     case PS_OPTION_FORMAT:
         return parse_format(what, text, at);
+    case PS_OPTION_COMM:
+        return parse_schedule(what, text, at);
+    case PS_OPTION_POLICY:
+        return parse_policy(what, text, at);
     case PS_OPTION_KV:
         return parse_kv_type(what, text, at);
     }

@@ -1,7 +1,7 @@
 // cli/options.h - the command line: one table says what each command takes.
 //
-// Parsing and help are made from the same table (options_table.c), so they never disagree. Flags that
-// mean the same as in llama.cpp carry its names. Numbers are read strictly: the whole word, in
+// Parsing and help are made from the same table (options_table.c), so they never disagree. Flags
+// that mean the same as in llama.cpp carry its names. Numbers are read strictly: the whole word, in
 // range.
 #ifndef PS_CLI_OPTIONS_H
 #define PS_CLI_OPTIONS_H
@@ -20,7 +20,9 @@ typedef enum ps_cli_command_bit {
     PS_CLI_BENCH = 16,
     PS_CLI_PLAN = 32,
     PS_CLI_COMPILE = 64,
-    PS_CLI_ALL = 127,
+    PS_CLI_OVERLAP = 128,
+    PS_CLI_SIMULATE = 256,
+    PS_CLI_ALL = 511,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -46,6 +48,16 @@ typedef struct ps_cli_options {
     bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
+    uint32_t ranks;                       // 0: as the launcher says, or one
+    uint32_t static_batch, static_tokens; // sequences, and tokens of each; 0: no such test
+    const char *comm_link;                // of --comm-sim
+    const char *compare;                  // of bench
+    const char *trace;                    // file
+    const char *machine;                  // file
+    uint32_t ranks_sim;
+    uint32_t comm_schedule;     // ps_comm_schedule
+    uint32_t prefetch;          // ps_prefetch_policy
+    ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
     ps_sampler_options sampler; // its biases are `biases`
     ps_logit_bias *biases;      // [sampler.bias_count], owned
     ps_cli_list prompts, generations, depths, parallel, thread_counts;
@@ -70,6 +82,17 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // The i-th option's longest name, without dashes, of any that `command` takes; NULL behind the
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
+
+// One side of a comparison: "auto", whose sums are serial, or "auto+fused".
+typedef struct ps_cli_side {
+    char name[24];
+    ps_prefetch_policy prefetch;
+    ps_comm_schedule comm_schedule;
+} ps_cli_side;
+
+// Sides with commas between them. PS_INVALID: an unknown word, or more than `most`.
+PS_MUST_USE ps_status ps_cli_sides_parse(const char *text, ps_cli_side *out, uint32_t most,
+                                         uint32_t *out_count);
 
 // The whole of `text` as a decimal number from lowest to highest; `what` is for the message.
 PS_MUST_USE ps_status ps_cli_parse_integer(const char *what, const char *text, int64_t lowest,

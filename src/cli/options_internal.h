@@ -15,6 +15,8 @@ typedef enum ps_option_kind {
     PS_OPTION_PAIRS,  // two ps_cli_lists: pair_prompts and pair_generations
     PS_OPTION_BIAS,   // one more of biases
     PS_OPTION_FORMAT, // uint32_t, ps_cli_format
+    PS_OPTION_POLICY, // uint32_t, ps_prefetch_policy
+    PS_OPTION_COMM,   // uint32_t, ps_comm_schedule
     PS_OPTION_KV,     // uint32_t, ps_kv_type
 } ps_option_kind;
 

@@ -83,14 +83,15 @@ void ps_cli_progress_end(ps_cli_progress *progress)
 ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)
 {
     PS_TRY(ps_cli_model_check(options));
-    const uint32_t cpus = ps_machine_default_threads();
-    if (threads > cpus) {
+    const uint32_t cpus = ps_machine_default_threads(1);
+    if (options->started == NULL && threads > cpus) { // ranks look at all of them together
         ps_log(PS_LOG_WARNING,
                "%u threads where this process may use %u CPU%s: -t %u would be right", threads,
                cpus, cpus == 1 ? "" : "s", cpus);
     }
     ps_cli_progress progress = {.verb = "loading"};
-    ps_model_options model_options = {.threads = threads};
+    ps_model_options model_options = {
+        .threads = threads, .ranks = options->started, .trace_file = options->trace};
     if (ps_cli_progress_begin(&progress)) {
         model_options.progress = ps_cli_progress_draw;
         model_options.progress_context = &progress;
@@ -150,4 +151,30 @@ ps_status ps_cli_read_prompt(const ps_cli_options *options, ps_buffer *out)
         return ps_fail(PS_INVALID, "no input; -p TEXT, -f FILE or a pipe would be right");
     }
     return ps_cli_read_file(options->file == NULL ? "-" : options->file, out);
+}
+
+ps_session_options ps_cli_session_options(const ps_cli_options *options)
+{
+    return (ps_session_options){.context_tokens = options->context,
+                                .batch_rows = options->batch,
+                                .plan_file = options->plan_file,
+                                .prefetch = (ps_prefetch_policy)options->prefetch,
+                                .comm_schedule = (ps_comm_schedule)options->comm_schedule,
+                                .k_type = (ps_kv_type)options->k_type,
+                                .v_type = (ps_kv_type)options->v_type};
+}
+
+ps_plan_options ps_cli_plan_options(const ps_cli_options *options)
+{
+    return (ps_plan_options){.rows = options->rows,
+                             .context_tokens = options->context,
+                             .threads = options->threads,
+                             .measure = !options->no_measure,
+                             .ranks = options->ranks,
+                             .link = options->comm_link,
+                             .machine_file = options->machine,
+                             .prefetch = (ps_prefetch_policy)options->prefetch,
+                             .comm_schedule = (ps_comm_schedule)options->comm_schedule,
+                             .k_type = (ps_kv_type)options->k_type,
+                             .v_type = (ps_kv_type)options->v_type};
 }

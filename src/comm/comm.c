@@ -69,6 +69,11 @@ uint64_t ps_comm_sequence(const ps_comm *comm)
     return comm->sequence;
 }
 
+bool ps_comm_has_failed(const ps_comm *comm)
+{
+    return comm->status != PS_OK;
+}
+
 bool ps_comm_speaks(const ps_comm *comm)
 {
     return comm->speaks;
@@ -94,6 +99,11 @@ ps_comm_text ps_comm_describe(const ps_comm_header *header)
                    "collective %" PRIu64 " (%s of %" PRIu64 " bytes, tag %" PRIu32 ")",
                    header->sequence, kind, header->bytes, header->tag);
     return out;
+}
+
+void ps_comm_be_patient(ps_comm *comm)
+{
+    comm->is_patient = true;
 }
 
 // The failure stays: whoever goes on after it gets it again.
@@ -382,9 +392,9 @@ ps_status ps_comm_test(ps_comm *comm, bool *out_done)
     return PS_OK;
 }
 
-// Among ranks alone a yield is the fastest way to the one that is waited for. But a stranger on this
-// CPU gets a whole time slice of each yield, while a sleeper that is woken goes before it: then
-// yields are given up for a while.
+// Among ranks alone a yield is the fastest way to the one that is waited for. But a stranger on
+// this CPU gets a whole time slice of each yield, while a sleeper that is woken goes before it:
+// then yields are given up for a while.
 static void yield(ps_comm *comm)
 {
     const uint64_t start = ps_clock_ns();

@@ -117,6 +117,9 @@ const char *ps_comm_backend_name(const ps_comm *comm);
 // The number of collectives that this rank has started. An all_reduce counts one or two.
 uint64_t ps_comm_sequence(const ps_comm *comm);
 
+// Whether the communicator has failed, for good.
+bool ps_comm_has_failed(const ps_comm *comm);
+
 // True when this rank is the one that should print the failure; so that there is one line for a job
 // and not one for each rank. False while nothing has failed.
 bool ps_comm_speaks(const ps_comm *comm);
@@ -185,6 +188,10 @@ PS_MUST_USE ps_status ps_comm_test(ps_comm *comm, bool *out_done);
 // For a wait loop with nothing else to do: spins, and after many calls for one collective yields
 // the CPU, then sleeps up to 10 ms or until a peer wakes it.
 void ps_comm_idle(ps_comm *comm);
+
+// The collective in flight waits for ranks that are late as long as they live: for what may take
+// long, such as loading a file.
+void ps_comm_be_patient(ps_comm *comm);
 
 // Tests and idles until the collective is done.
 PS_MUST_USE ps_status ps_comm_wait(ps_comm *comm);

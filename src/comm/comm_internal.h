@@ -140,8 +140,8 @@ ps_comm_text ps_comm_describe(const ps_comm_header *header);
 ps_status ps_comm_transfer_start(ps_comm *comm, ps_comm_kind kind, uint32_t tag, uint64_t bytes,
                                  uint64_t digest);
 
-// Ends the communicator by a failure that every rank has come to by itself, with its message; rank 0
-// speaks.
+// Ends the communicator by a failure that every rank has come to by itself, with its message; rank
+// 0 speaks.
 void ps_comm_fail_alike(ps_comm *comm, ps_status status);
 
 // PS_OK when a collective may be started.

@@ -77,11 +77,12 @@ bool ps_comm_crowd_warning(const ps_comm_crowd *crowd, char *out, size_t capacit
     const uint32_t cpus = crowd->is_bound ? crowd->cpus : crowd->cpus_allowed;
     const uint64_t threads = (uint64_t)crowd->ranks * crowd->rank_threads;
     if (threads > cpus) {
+        const bool fits = cpus >= crowd->ranks; // with fewer threads
         (void)snprintf(out, capacity,
-                       "%" PRIu32 " ranks of %" PRIu32 " threads share %" PRIu32
-                       " CPUs: they will wait for each other; %" PRIu32 " threads a rank would fit",
-                       crowd->ranks, crowd->rank_threads, cpus,
-                       cpus / crowd->ranks > 0 ? cpus / crowd->ranks : 1);
+                       "%" PRIu32 " ranks with -t %" PRIu32 " share %" PRIu32
+                       " CPUs: they will wait for each other; %s %" PRIu32 " would fit",
+                       crowd->ranks, crowd->rank_threads, cpus, fits ? "-t" : "ranks up to",
+                       fits ? cpus / crowd->ranks : cpus);
         return true;
     }
     return false;

@@ -15,3 +15,16 @@ uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work)
     }
     return (uint64_t)(longest + 0.5);
 }
+
+uint64_t ps_cost_collective_ns(const ps_machine *machine, uint64_t bytes)
+{
+    return (uint64_t)(machine->comm_ns + (double)bytes / machine->comm_gbs + 0.5);
+}
+
+uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint64_t bytes,
+                          uint32_t chunks)
+{
+    const uint64_t work = work_ns / chunks;
+    const uint64_t moving = ps_cost_collective_ns(machine, bytes / chunks);
+    return work + (chunks - 1) * (work > moving ? work : moving) + moving;
+}

@@ -16,4 +16,11 @@ typedef struct ps_work {
 // measured rate. This is the roofline with every efficiency 1, as the rates are achieved ones.
 uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work);
 
+// Nanoseconds of a collective in which each rank sends so many bytes: latency + bytes / bandwidth.
+uint64_t ps_cost_collective_ns(const ps_machine *machine, uint64_t bytes);
+
+// Nanoseconds of work whose result is sent in chunks: while one is under way, the next is computed.
+uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint64_t bytes,
+                          uint32_t chunks);
+
 #endif

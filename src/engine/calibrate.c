@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define DRAM_BYTES ((uint64_t)512 << 20)
+#define WORKER_BYTES ((uint64_t)1 << 20)
 #define CACHE_BYTES ((uint64_t)256 << 10) // of one worker: well inside any L2
 #define RUNS 7
 #define INPUTS 1024u
@@ -45,7 +46,7 @@ static void meet(void *argument, uint32_t worker, uint32_t workers)
     (void)workers;
     const job *j = argument;
     for (uint64_t i = 0; i < j->rounds; i++) {
-        ps_team_barrier(j->team);
+        ps_team_barrier(j->team, NULL);
     }
 }
 
@@ -105,12 +106,12 @@ static double median_ns(const job *j, ps_team_function *function)
     return ns[RUNS / 2] < 1 ? 1 : ns[RUNS / 2];
 }
 
-static ps_status allocate(ps_team *team, job *j)
+static ps_status allocate(ps_team *team, uint64_t bytes, job *j)
 {
     j->team = team;
-    j->slice_bytes = DRAM_BYTES / ps_team_workers(team) / 4096 * 4096;
+    j->slice_bytes = bytes / ps_team_workers(team) / 4096 * 4096;
     void *memory;
-    PS_TRY(ps_pages_map(DRAM_BYTES, "calibration", &memory));
+    PS_TRY(ps_pages_map(bytes, "calibration", &memory));
     j->memory = memory;
     ps_team_run(team, fill_slice, j);
     return PS_OK;
@@ -119,33 +120,39 @@ static ps_status allocate(ps_team *team, job *j)
 ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels, double *out_gbs)
 {
     job j = {.kernels = kernels, .rounds = 1};
-    PS_TRY(allocate(team, &j));
+    PS_TRY(allocate(team, DRAM_BYTES, &j));
     *out_gbs = (double)(j.slice_bytes * ps_team_workers(team)) / median_ns(&j, read_slice);
     ps_pages_unmap(j.memory, DRAM_BYTES);
     return PS_OK;
 }
 
-ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
+ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
 {
     const uint32_t workers = ps_team_workers(team);
-    job j = {.kernels = kernels, .rounds = 1};
-    PS_TRY(allocate(team, &j));
-    machine->read_gbs = (double)(j.slice_bytes * workers) / median_ns(&j, read_slice);
-
+    job j = {.kernels = kernels};
+    PS_TRY(allocate(team, WORKER_BYTES * workers, &j));
     j.slice_bytes = CACHE_BYTES;
-    j.rounds = 200;
+    j.rounds = 50;
     machine->cache_read_gbs = (double)(j.rounds * CACHE_BYTES * workers) /
                               median_ns(&j, read_slice);
 
     const double products = (double)INPUTS * GROUPS * PS_GROUP_ROWS * TOKENS * workers;
-    j.slice_bytes = (uint64_t)1 << 20;
-    j.rounds = 10;
+    j.slice_bytes = WORKER_BYTES;
+    j.rounds = 3;
     machine->int8_gops = products * (double)j.rounds / median_ns(&j, multiply_int8);
     machine->f32_gops = products * (double)j.rounds / median_ns(&j, multiply_f32);
 
-    j.rounds = 1000;
+    j.rounds = 200;
     machine->barrier_ns = workers == 1 ? 0 : median_ns(&j, meet) / (double)j.rounds;
+    ps_pages_unmap(j.memory, WORKER_BYTES * workers);
+    return PS_OK;
+}
+
+ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
+{
+    PS_TRY(ps_calibrate_read(team, kernels, &machine->read_gbs));
+    PS_TRY(ps_calibrate_workers(team, kernels, machine));
+    machine->fill_gbs = machine->read_gbs;
     machine->is_measured = true;
-    ps_pages_unmap(j.memory, DRAM_BYTES);
     return PS_OK;
 }

@@ -14,4 +14,8 @@ PS_MUST_USE ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_
 // The first of these alone, gigabytes a second: the ceiling of everything that is bound by memory.
 PS_MUST_USE ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels, double *out_gbs);
 
+// The rates that need no memory beyond the caches: L2, linears, barriers. Some ten milliseconds.
+PS_MUST_USE ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels,
+                                           ps_machine *machine);
+
 #endif

@@ -2,15 +2,24 @@
 #ifndef PS_ENGINE_MODEL_INTERNAL_H
 #define PS_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/ranks.h"
 #include "engine/weights.h"
 #include "format/pst.h"
 #include "hw/machine.h"
 #include "model/model.h"
 #include "passes/passes.h"
+#include "session/session.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 #include <prestage/prestage.h>
+
+// A session that the other ranks have, too.
+typedef struct ps_told_session {
+    ps_ranks *ranks;
+    uint32_t number;
+    bool is_open;
+} ps_told_session;
 
 struct ps_model {
     ps_arena arena;
@@ -20,10 +29,16 @@ struct ps_model {
     const ps_model_config *config; // NULL: opened for its vocabulary only
     ps_tokenizer *tokenizer;
     ps_chat_template *chat_template; // made at first use
+    ps_ranks *ranks;                 // NULL: one
+    bool is_told;                    // the other ranks follow, until they are told of the end
+    ps_told_session told[PS_SESSIONS_MAX];
     ps_team *team;
     ps_kernels kernels;
     ps_machine machine;
     ps_weights *weights;
+    ps_trace *trace; // NULL: none
+    char *trace_file;
+    ps_exec_lanes lanes;
     uint64_t bytes_per_token;
     double load_ms;
 };
@@ -31,10 +46,24 @@ struct ps_model {
 // The tokenizer that the file describes.
 PS_MUST_USE ps_status ps_model_open_tokenizer(ps_model *model);
 
+// Starts recording, with a lane for each worker, when `path` is not NULL; and writes what was
+// recorded. A file that cannot be written is a warning: the work has been done.
+PS_MUST_USE ps_status ps_model_start_trace(ps_model *model, const char *path);
+void ps_model_end_trace(ps_model *model);
+
+// Puts the plans of a session and the rates that they were made with into the trace, so that it can
+// be read without the model.
+PS_MUST_USE ps_status ps_model_trace_plans(const ps_model *model, const ps_session_config *config);
+
 // Makes the plan of one bucket. Memory comes from `arena`.
 PS_MUST_USE ps_status ps_engine_make_plan(const ps_model_config *config, const ps_gguf *file,
                                           const ps_pass_options *options, ps_arena *arena,
                                           ps_plan **out);
+
+// The plan that options ask for. *machine is the one that it is made for, or, with 0 threads,
+// becomes what the options say.
+PS_MUST_USE ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options,
+                                         ps_arena *arena, ps_machine *machine, ps_plan **out);
 
 // "path: " before the message of a failed status.
 PS_MUST_USE ps_status ps_engine_name_file(const char *path, ps_status status);

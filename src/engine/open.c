@@ -1,10 +1,13 @@
 // engine/open.c - a file becomes a model: read, checked, packed or mapped, with workers.
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "comm/handshake.h"
 #include "engine/calibrate.h"
 #include "engine/hints.h"
 #include "engine/model_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +65,10 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
         status = note_unused(model->file, &graph);
     }
     if (status == PS_OK) {
+        status = ps_pass_shard(&graph, &(ps_pass_options){.ranks = ps_ranks_size(model->ranks),
+                                                          .rank = ps_ranks_rank(model->ranks)});
+    }
+    if (status == PS_OK) {
         status = model->source.pst != NULL
                      ? ps_weights_map(model->source.pst, &graph, &model->weights)
                      : ps_weights_load(model->file, &graph, model->team, &progress,
@@ -76,8 +83,12 @@ static ps_status count_bytes_per_token(ps_model *model)
 {
     ps_arena scratch;
     ps_arena_init(&scratch, ARENA_BYTES);
-    const ps_pass_options options = {
-        .rows_max = 1, .logits_max = 1, .context_max = 256, .machine = &model->machine};
+    const ps_pass_options options = {.rows_max = 1,
+                                     .logits_max = 1,
+                                     .context_max = 256,
+                                     .machine = &model->machine,
+                                     .ranks = ps_ranks_size(model->ranks),
+                                     .rank = ps_ranks_rank(model->ranks)};
     ps_plan *plan = NULL;
     const ps_status status = ps_engine_make_plan(model->config, model->file, &options, &scratch,
                                                  &plan);
@@ -90,45 +101,126 @@ static ps_status count_bytes_per_token(ps_model *model)
 
 static ps_status open_for_running(ps_model *model, const ps_model_options *options)
 {
-    const uint32_t threads = options->threads > 0 ? options->threads : ps_machine_default_threads();
+    const uint32_t threads = options->threads > 0
+                                 ? options->threads
+                                 : ps_machine_default_threads(ps_ranks_here(model->ranks));
     PS_TRY(ps_kernels_select(&model->kernels));
     PS_TRY(ps_machine_discover(threads, &model->machine));
     PS_TRY(ps_model_read(model->file, &model->arena, &model->config));
     PS_TRY(ps_team_create(threads, &model->team));
+    PS_TRY(ps_model_start_trace(model, options->trace_file));
     PS_TRY(load_weights(model, options));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
 }
 
+// Ranks that would not do the same are told apart before they do anything.
+static ps_status shake_hands(const ps_model *model)
+{
+    char options[64];
+    if (!ps_ranks_are_several(model->ranks)) {
+        return PS_OK;
+    }
+    (void)snprintf(options, sizeof options, "ranks=%u layout=%u", ps_ranks_size(model->ranks),
+                   PS_LAYOUT_VERSION);
+    const ps_comm_identity identity = {.version = PS_VERSION,
+                                       .model = ps_gguf_fingerprint(model->file),
+                                       .options_hash = ps_hash(options, strlen(options), 0),
+                                       .options = options};
+    return ps_comm_handshake(ps_ranks_comm(model->ranks), &identity);
+}
+
+// Plans decide by the rates how collectives are cut, and all ranks have to decide alike: by those
+// of rank 0.
+static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
+{
+    double *const rates[] = {&machine->read_gbs, &machine->cache_read_gbs, &machine->int8_gops,
+                             &machine->f32_gops, &machine->barrier_ns,     &machine->fill_gbs,
+                             &machine->comm_ns,  &machine->comm_gbs};
+    double values[sizeof rates / sizeof rates[0]];
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        values[i] = *rates[i];
+    }
+    PS_TRY(ps_ranks_share(ranks, values, sizeof values));
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        *rates[i] = values[i];
+    }
+    return PS_OK;
+}
+
+// What plans of several ranks are made with: how long collectives take, and what can be moved while
+// they do.
+static ps_status measure_waits(ps_model *model)
+{
+    ps_machine *machine = &model->machine;
+    if (ps_ranks_size(model->ranks) == 1) {
+        return PS_OK;
+    }
+    const double fill = ps_weights_measure_fill(model->weights, model->team, &model->kernels,
+                                                machine->llc_bytes);
+    if (fill > 0) {
+        machine->fill_gbs = fill;
+        machine->read_gbs = fill;
+    }
+    PS_TRY(ps_calibrate_workers(model->team, &model->kernels, machine));
+    PS_TRY(ps_ranks_measure(model->ranks, &machine->comm_ns, &machine->comm_gbs));
+    PS_TRY(share_rates(model->ranks, machine));
+    ps_ranks_warn_of_crowd(model->ranks, ps_team_workers(model->team));
+    ps_log(PS_LOG_INFO, "a collective takes %.1f us and moves %.2f GB/s; caches fill at %.1f GB/s",
+           machine->comm_ns / 1e3, machine->comm_gbs, machine->fill_gbs);
+    return PS_OK;
+}
+
+static ps_status open_parts(ps_model *model, const ps_model_options *options)
+{
+    model->file = model->source.gguf;
+    PS_TRY(ps_model_open_tokenizer(model));
+    return options->vocabulary_only ? PS_OK : open_for_running(model, options);
+}
+
 static ps_status open_model(ps_model *model, const ps_model_options *options)
 {
-    PS_TRY(ps_model_file_open(model->path, &model->source));
-    model->file = model->source.gguf;
-    ps_status status = ps_model_open_tokenizer(model);
-    if (status == PS_OK && !options->vocabulary_only) {
-        status = open_for_running(model, options);
+    ps_status status = ps_model_file_open(model->path, &model->source); // names the file
+    if (status == PS_OK) {
+        status = ps_engine_name_file(model->path, open_parts(model, options));
     }
-    return ps_engine_name_file(model->path, status);
+    PS_TRY(ps_ranks_agree(model->ranks, status));
+    PS_TRY(shake_hands(model));
+    return options->vocabulary_only ? PS_OK : measure_waits(model);
+}
+
+static ps_status tell_open(const ps_model *model, const ps_model_options *options)
+{
+    return ps_ranks_rank(model->ranks) > 0
+               ? PS_OK
+               : ps_ranks_tell(
+                     model->ranks,
+                     &(ps_command){.word = PS_WORD_OPEN, .bytes = sizeof options->threads},
+                     &options->threads);
 }
 
 ps_status ps_model_open(const char *path, const ps_model_options *options, ps_model **out)
 {
     const uint64_t start = ps_clock_ns();
     const ps_model_options none = {0};
+    options = options == NULL ? &none : options;
     ps_model *model = calloc(1, sizeof *model);
     if (model == NULL) {
         return ps_fail(PS_NO_MEMORY, "no memory for a model");
     }
     ps_arena_init(&model->arena, ARENA_BYTES);
+    model->ranks = options->vocabulary_only ? NULL : options->ranks;
     model->path = ps_arena_strndup(&model->arena, path, strlen(path));
-    const ps_status status = model->path == NULL
-                                 ? PS_NO_MEMORY
-                                 : open_model(model, options == NULL ? &none : options);
+    ps_status status = model->path == NULL ? PS_NO_MEMORY : tell_open(model, options);
+    if (status == PS_OK) {
+        status = open_model(model, options);
+    }
     if (status != PS_OK) {
         ps_model_close(model);
         return status;
     }
     model->load_ms = (double)(ps_clock_ns() - start) / 1e6;
+    model->is_told = ps_ranks_rank(model->ranks) == 0;
     *out = model;
     return PS_OK;
 }
@@ -138,6 +230,10 @@ void ps_model_close(ps_model *model)
     if (model == NULL) {
         return;
     }
+    if (model->is_told) {
+        ps_ranks_tell_end(model->ranks, PS_WORD_CLOSE, 0);
+    }
+    ps_model_end_trace(model);
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);
     ps_chat_template_destroy(model->chat_template);
@@ -182,6 +278,7 @@ void ps_model_get_info(const ps_model *model, ps_model_info *out)
         info.weight_bytes = ps_weights_bytes(model->weights);
         info.bytes_per_token = model->bytes_per_token;
         info.threads = ps_team_workers(model->team);
+        info.ranks = ps_ranks_size(model->ranks);
         info.isa = model->kernels.isa;
     }
     *out = info;

@@ -1,18 +1,14 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/calibrate.h"
+#include "engine/json_values.h"
+#include "engine/machine_file.h"
 #include "engine/session_plans.h"
 
+#include "format/file_map.h"
+
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const SPLITS[] = {
-    [PS_SPLIT_ALL] = "all",
-    [PS_SPLIT_ROWS] = "rows",
-    [PS_SPLIT_COLUMNS] = "columns",
-    [PS_SPLIT_UNITS] = "units",
-};
 
 // What can be hidden while a step, or the wait before it, lasts.
 static const char *window_of(const ps_plan_step *step)
@@ -57,9 +53,29 @@ static json_t *step_json(const ps_plan *plan, uint32_t i)
         ps_op_get(step->op)->name, "layer", (int)step->attributes.layer, "site",
         ps_site_name((ps_site)step->attributes.site), "inputs", inputs, "output",
         step->output == PS_NO_VALUE ? json_null() : value_json(plan, step->output), "split",
-        SPLITS[step->split], "barrier", (int)step->barrier, "stream", (int)step->stream, "window",
-        window_of(step), "weight_bytes", (json_int_t)step->weight_bytes, "ops_per_row",
+        ps_split_name(step->split), "barrier", (int)step->barrier, "stream", (int)step->stream,
+        "window", window_of(step), "weight_bytes", (json_int_t)step->weight_bytes, "ops_per_row",
         (json_int_t)step->row_ops, "predicted_ns", (json_int_t)step->predicted_ns);
+}
+
+// Bytes of all that a prefetch would move whole.
+static uint64_t whole_bytes(const ps_plan *plan, const ps_value *value)
+{
+    return value->kind == PS_VALUE_KV ? plan->context_max * ps_value_kv_bytes(value)
+                                      : ps_packed_bytes(value->dtype, value->rows, value->columns) *
+                                            (value->experts == 0 ? 1 : value->experts);
+}
+
+static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
+{
+    const ps_op_attributes *a = &plan->steps[i].attributes;
+    const ps_value *value = &plan->values[plan->steps[i].inputs[0]].is;
+    const uint64_t whole = whole_bytes(plan, value);
+    return json_pack(
+        "{s:i, s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name, "site",
+        ps_site_name((ps_site)a->site), "layer", (int)a->layer, "reason",
+        ps_reason_name((ps_reason)a->reason), "taken", (int)(a->reason < PS_REASON_DECLINED),
+        "bytes", (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
 }
 
 typedef struct totals {
@@ -84,6 +100,7 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
     json_t *steps = json_array();
     json_t *windows = json_array();
     json_t *sites = json_array();
+    json_t *prefetches = json_array();
     for (uint32_t i = 0; i < plan->step_count; i++) {
         (void)json_array_append_new(steps, step_json(plan, i));
         if (*window_of(&plan->steps[i]) != '\0') {
@@ -95,6 +112,9 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
     }
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
+        if (step->op == PS_OP_PREFETCH) {
+            (void)json_array_append_new(prefetches, prefetch_json(plan, i));
+        }
         if (step->attributes.site != PS_SITE_NONE && step->weight_bytes > 0) {
             (void)json_array_append_new(sites,
                                         json_pack("{s:s, s:i, s:i, s:I}", "site",
@@ -104,16 +124,19 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
         }
     }
     json_t *document = json_pack(
-        "{s:i, s:i, s:{s:s, s:i, s:b, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, s:i, s:I, s:I, s:o, s:o, "
-        "s:o}",
+        "{s:i, s:i, s:{s:s, s:i, s:b, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, "
+        "s:i, s:I, s:I, s:o, s:o, "
+        "s:o, s:o}",
         "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
         machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
+        "l2_bytes", (json_int_t)machine->l2_bytes, "llc_bytes", (json_int_t)machine->llc_bytes,
         "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
         machine->int8_gops, "f32_gops", machine->f32_gops, "barrier_ns", machine->barrier_ns,
+        "fill_gbs", machine->fill_gbs, "comm_ns", machine->comm_ns, "comm_gbs", machine->comm_gbs,
         "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
         (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
         (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
-        windows, "sites", sites);
+        windows, "sites", sites, "prefetches", prefetches);
     char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
     json_decref(document);
     if (text == NULL) {
@@ -136,11 +159,11 @@ static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
                                         "digraph plan {\n  node [shape=box fontname=monospace];\n");
     for (uint32_t i = 0; status == PS_OK && i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
-        status = ps_buffer_printf(out, "  s%u [label=\"%u %s %s\\n%s%s\\n%.1f us\"%s];\n", i, i,
-                                  ps_op_get(step->op)->name,
-                                  ps_site_name((ps_site)step->attributes.site), SPLITS[step->split],
-                                  step->barrier ? " barrier" : "", (double)step->predicted_ns / 1e3,
-                                  step->barrier ? " color=red" : "");
+        status = ps_buffer_printf(
+            out, "  s%u [label=\"%u %s %s\\n%s%s\\n%.1f us\"%s];\n", i, i,
+            ps_op_get(step->op)->name, ps_site_name((ps_site)step->attributes.site),
+            ps_split_name(step->split), step->barrier ? " barrier" : "",
+            (double)step->predicted_ns / 1e3, step->barrier ? " color=red" : "");
         for (uint32_t j = 0; status == PS_OK && j < step->input_count; j++) {
             const ps_value_id alias = plan->values[step->inputs[j]].is.alias_of;
             const bool is_view = plan->values[step->inputs[j]].is.kind == PS_VALUE_ACTIVATION &&
@@ -180,13 +203,8 @@ static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_b
 
 // ---- the call
 
-static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
+static ps_status measure_machine(uint32_t threads, ps_machine *machine)
 {
-    const uint32_t threads = options->threads > 0 ? options->threads : ps_machine_default_threads();
-    PS_TRY(ps_machine_discover(threads, machine));
-    if (!options->measure) {
-        return PS_OK;
-    }
     ps_kernels kernels;
     ps_team *team = NULL;
     PS_TRY(ps_kernels_select(&kernels));
@@ -194,6 +212,25 @@ static ps_status describe_machine(const ps_plan_options *options, ps_machine *ma
     const ps_status status = ps_calibrate(team, &kernels, machine);
     ps_team_destroy(team);
     return status;
+}
+
+static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
+{
+    const uint32_t threads = options->threads > 0 ? options->threads
+                                                  : ps_machine_default_threads(1);
+    PS_TRY(ps_machine_discover(threads, machine));
+    if (options->machine_file != NULL) {
+        PS_TRY(ps_machine_read(options->machine_file, machine));
+    } else if (options->measure) {
+        PS_TRY(measure_machine(threads, machine));
+    }
+    if (options->link != NULL) {
+        ps_comm_link link = {0};
+        PS_TRY(ps_comm_link_parse(options->link, &link));
+        machine->comm_ns = (double)link.latency_ns;
+        machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
+    }
+    return PS_OK;
 }
 
 static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
@@ -208,10 +245,10 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     ps_plan_set set;
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
-    set.key = ps_session_plan_key(file, &machine);
-    set.plan_count = ps_session_buckets(&session, buckets);
+    set.key = ps_session_plan_key(file, &machine, NULL);
+    set.plan_count = ps_session_buckets(&session, NULL, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
-        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine);
+        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);
         ps_plan *plan = NULL;
         PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
         set.plans[i] = plan;
@@ -219,15 +256,11 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     return ps_plan_set_print(&set, out);
 }
 
-static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
-                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
+                             ps_machine *machine, ps_plan **out)
 {
     const ps_model_config *config = NULL;
-    ps_machine machine;
     PS_TRY(ps_model_read(file, arena, &config));
-    if (format == PS_PLAN_SESSION) {
-        return print_session(file, config, options, arena, out);
-    }
     uint32_t context = options->context_tokens;
     if (context == 0) {
         context = config->context_tokens < 4096 ? config->context_tokens : 4096;
@@ -239,15 +272,35 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     }
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
-    PS_TRY(describe_machine(options, &machine));
+    if (machine->threads == 0) {
+        PS_TRY(describe_machine(options, machine));
+    }
     const ps_pass_options pass = {.rows_max = rows,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
                                   .k_dtype = ps_kv_type_dtype(options->k_type),
                                   .v_dtype = ps_kv_type_dtype(options->v_type),
-                                  .machine = &machine};
+                                  .machine = machine,
+                                  .ranks = options->ranks,
+                                  .prefetch = options->prefetch,
+                                  .comm_schedule = options->comm_schedule};
+    return ps_engine_make_plan(config, file, &pass, arena, out);
+}
+
+static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
+                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+{
+    if (options->ranks > 1 && format == PS_PLAN_SESSION) {
+        return ps_fail(PS_UNSUPPORTED, "plan files are made for one rank only");
+    }
+    if (format == PS_PLAN_SESSION) {
+        const ps_model_config *config = NULL;
+        PS_TRY(ps_model_read(file, arena, &config));
+        return print_session(file, config, options, arena, out);
+    }
+    ps_machine machine = {.threads = 0};
     ps_plan *plan = NULL;
-    PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
+    PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
     switch (format) {
     case PS_PLAN_JSON:
         return print_json(plan, &machine, out);
@@ -256,6 +309,50 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     default:
         return print_text(plan, &machine, out);
     }
+}
+
+// ---- graphs of others
+
+static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_arena *arena,
+                                ps_buffer *out)
+{
+    ps_graph graph;
+    ps_machine machine;
+    ps_graph_init(&graph, arena);
+    PS_TRY(describe_machine(options, &machine));
+    const ps_pass_options pass = {
+        .rows_max = options->rows == 0 ? 1 : options->rows,
+        .context_max = options->context_tokens == 0 ? 4096 : options->context_tokens,
+        .machine = &machine,
+        .prefetch = options->prefetch};
+    PS_TRY(ps_graph_parse(text, &graph));
+    PS_TRY(ps_graph_verify(&graph, "parsing"));
+    PS_TRY(ps_pass_prefetch(&graph, &pass));
+    PS_TRY(ps_graph_verify(&graph, "prefetch"));
+    return ps_graph_print(&graph, out);
+}
+
+ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **out_text,
+                        size_t *out_length)
+{
+    const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
+    const void *bytes = NULL;
+    uint64_t size_bytes = 0;
+    PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
+    ps_arena arena;
+    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_buffer text = {0};
+    const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
+                                            &options, &arena, &text);
+    ps_arena_deinit(&arena);
+    ps_file_unmap(bytes, size_bytes);
+    if (status != PS_OK) {
+        ps_buffer_deinit(&text);
+        return ps_file_name_error(path, status);
+    }
+    *out_text = text.data;
+    *out_length = text.length;
+    return PS_OK;
 }
 
 ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_format format,

@@ -21,16 +21,35 @@ static ps_bucket bucket_of(uint32_t rows, uint32_t context)
     return (ps_bucket){.rows = rows, .logits = smaller(rows, PS_LOGITS_MAX), .context = context};
 }
 
-uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_SESSION_PLANS_MAX])
+// Rows of the plans for few rows. Ranks have more of them: one row waits for memory where several
+// compute, and so wants other prefetches.
+static uint32_t list_few(uint32_t few, uint32_t ranks, uint32_t out[4])
 {
     uint32_t count = 0;
+    for (uint32_t rows = 1; rows<few; rows *= ranks> 1 ? 2 : few) {
+        out[count++] = rows;
+    }
+    out[count++] = few;
+    return count;
+}
+
+uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *ranks,
+                            ps_bucket out[PS_SESSION_PLANS_MAX])
+{
+    uint32_t count = 0;
+    uint32_t rows[4];
     const uint32_t longest = options->context_tokens;
     const uint32_t few = smaller(PS_REPLICATED_ROWS_MAX, options->batch_rows);
-    for (uint32_t context = 1024; context < longest && count + 3 < PS_SESSION_PLANS_MAX;
-         context *= 4) {
-        out[count++] = bucket_of(few, context);
+    const uint32_t kinds = list_few(few, ps_ranks_size(ranks), rows);
+    for (uint32_t context = 1024;; context *= 4) {
+        const bool is_last = context >= longest || count + 2 * kinds + 2 > PS_SESSION_PLANS_MAX;
+        for (uint32_t i = 0; i < kinds; i++) {
+            out[count++] = bucket_of(rows[i], is_last ? longest : context);
+        }
+        if (is_last) {
+            break;
+        }
     }
-    out[count++] = bucket_of(few, longest);
     if (options->batch_rows > PS_LOGITS_MAX) {
         out[count++] = bucket_of(PS_LOGITS_MAX, longest);
     }
@@ -41,22 +60,28 @@ uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_
 }
 
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
-                                        const ps_machine *machine)
+                                        const ps_machine *machine, const ps_ranks *ranks)
 {
     return (ps_pass_options){.rows_max = bucket->rows,
                              .logits_max = bucket->logits,
                              .context_max = bucket->context,
                              .k_dtype = ps_kv_type_dtype(options->k_type),
                              .v_dtype = ps_kv_type_dtype(options->v_type),
-                             .machine = machine};
+                             .machine = machine,
+                             .prefetch = options->prefetch,
+                             .comm_schedule = options->comm_schedule,
+                             .ranks = ps_ranks_size(ranks),
+                             .rank = ps_ranks_rank(ranks)};
 }
 
-ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine)
+ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
+                                const ps_ranks *ranks)
 {
     ps_plan_key key = {.fingerprint = ps_gguf_fingerprint(file),
                        .layout = PS_LAYOUT_VERSION,
                        .threads = machine->threads,
-                       .ranks = 1,
+                       .ranks = ps_ranks_size(ranks),
+                       .rank = ps_ranks_rank(ranks),
                        .policy = "off"};
     (void)snprintf(key.machine, sizeof key.machine, "%s", machine->name);
     return key;
@@ -135,7 +160,8 @@ static ps_status choose_plans(const ps_plan_set *set, const ps_bucket *buckets, 
 static ps_status make_plan(const ps_model *model, const ps_session_options *options,
                            const ps_bucket *bucket, ps_arena *arena, const ps_plan **out)
 {
-    const ps_pass_options pass = ps_session_pass_options(options, bucket, &model->machine);
+    const ps_pass_options pass = ps_session_pass_options(options, bucket, &model->machine,
+                                                         model->ranks);
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(model->config, model->file, &pass, arena, &plan));
     *out = plan;
@@ -147,10 +173,10 @@ static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
                            const ps_plan **out_plans, uint32_t *out_count)
 {
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine);
+    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, model->ranks);
     const ps_plan *here = NULL;
     PS_TRY(ps_plan_key_check(&set->key, &key));
-    *out_count = ps_session_buckets(options, buckets);
+    *out_count = ps_session_buckets(options, model->ranks, buckets);
     PS_TRY(make_plan(model, options, &buckets[0], arena, &here));
     return choose_plans(set, buckets, *out_count, here, out_plans);
 }
@@ -205,7 +231,7 @@ ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *
         break;
     }
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    const uint32_t count = ps_session_buckets(options, buckets);
+    const uint32_t count = ps_session_buckets(options, model->ranks, buckets);
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(make_plan(model, options, &buckets[i], arena, &out_plans[i]));
     }

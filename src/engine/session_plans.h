@@ -4,8 +4,9 @@
 
 #include "engine/model_internal.h"
 #include "plan/plan_file.h"
+#include "session/session.h"
 
-#define PS_SESSION_PLANS_MAX 16u
+#define PS_SESSION_PLANS_MAX 24u
 
 // A plan of the session runs steps of up to `rows` rows, `logits` of which want logits.
 typedef struct ps_bucket {
@@ -30,14 +31,21 @@ PS_MUST_USE ps_status ps_session_options_complete(const ps_model_config *config,
 
 // The buckets of a session with complete options, small ones first: the first that holds a step
 // runs it.
-uint32_t ps_session_buckets(const ps_session_options *options, ps_bucket out[PS_SESSION_PLANS_MAX]);
+uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *ranks,
+                            ps_bucket out[PS_SESSION_PLANS_MAX]);
 
 // What a plan of a session with complete options is made with. The machine is borrowed.
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
-                                        const ps_machine *machine);
+                                        const ps_machine *machine, const ps_ranks *ranks);
 
 // What plans of this model on this machine are kept under.
-ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine);
+ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
+                                const ps_ranks *ranks);
+
+// An executor for a session with complete options, and the counts of its KV, in *config, which is
+// otherwise zero; programs [PS_SESSION_PLANS_MAX] are its plans.
+PS_MUST_USE ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
+                                         ps_session_config *config, const ps_program **programs);
 
 // The set of a plan file. Messages start with the path.
 //
@@ -48,8 +56,8 @@ PS_MUST_USE ps_status ps_plan_set_read(const char *path, ps_arena *arena, ps_pla
 // vocabulary and KV; that they name its weights is for ps_exec_bind to check. Memory comes from
 // `arena`.
 //
-// PS_INVALID  plans that are read do not fit: the message says what differs, and for those of a file
-//             how to make them
+// PS_INVALID  plans that are read do not fit: the message says what differs, and for those of a
+//             file how to make them
 // others      as ps_plan_set_read, ps_passes_run
 PS_MUST_USE ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *options,
                                            ps_plan_source source, ps_arena *arena,

@@ -110,7 +110,10 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
                              const ps_program **programs)
 {
     ps_exec_options exec_options = {.sequences = options->sequences,
-                                    .context_tokens = options->context_tokens};
+                                    .context_tokens = options->context_tokens,
+                                    .lanes = model->trace == NULL ? NULL : &model->lanes,
+                                    .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO,
+                                    .comm = ps_ranks_comm(model->ranks)};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
     PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
     const ps_status status = bind_plans(model, options, source, config->exec, programs,
@@ -138,27 +141,114 @@ static ps_status create_exec_any(const ps_model *model, const ps_session_options
     return create_exec(model, options, PS_PLANS_MADE, config, programs);
 }
 
+ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
+                             ps_session_config *config, const ps_program **programs)
+{
+    *config = (ps_session_config){.context_tokens = options->context_tokens,
+                                  .sequences = options->sequences,
+                                  .batch_rows = options->batch_rows,
+                                  .group_count = model->config->kv_group_count};
+    for (uint32_t g = 0; g < config->group_count; g++) {
+        config->group_windows[g] = model->config->kv_groups[g].window;
+        config->group_blocks[g] = ps_session_group_blocks(
+            config->group_windows[g], options->context_tokens, options->kv_tokens,
+            options->sequences, options->batch_rows);
+    }
+    PS_TRY(create_exec_any(model, options, config, programs));
+    config->programs = programs;
+    ps_status status = ps_ranks_reserve(model->ranks, ps_session_step_bytes(config));
+    if (status == PS_OK) {
+        status = ps_model_trace_plans(model, config);
+    }
+    if (status != PS_OK) {
+        ps_exec_destroy(config->exec);
+    }
+    return status;
+}
+
+// ---- with other ranks
+
+static ps_status tell_step(void *context, uint32_t program, const ps_step *step, uint64_t bytes)
+{
+    const ps_told_session *told = context;
+    return ps_ranks_tell(told->ranks,
+                         &(ps_command){.word = PS_WORD_STEP,
+                                       .session = told->number,
+                                       .program = program,
+                                       .bytes = (uint32_t)bytes},
+                         step);
+}
+
+static void tell_end(void *context)
+{
+    ps_told_session *told = context;
+    ps_ranks_tell_end(told->ranks, PS_WORD_END, told->number);
+    told->is_open = false;
+}
+
+static ps_status tell_begin(ps_model *model, const ps_session_options *options,
+                            ps_told_session **out)
+{
+    if (options->plan_file != NULL) {
+        return ps_fail(PS_UNSUPPORTED, "plan files are read by one rank only");
+    }
+    uint32_t number = 0;
+    while (number < PS_SESSIONS_MAX && model->told[number].is_open) {
+        number++;
+    }
+    if (number == PS_SESSIONS_MAX) {
+        return ps_fail(PS_EXHAUSTED, "more than %u sessions of ranks", PS_SESSIONS_MAX);
+    }
+    PS_TRY(ps_ranks_tell(
+        model->ranks,
+        &(ps_command){.word = PS_WORD_SESSION, .session = number, .bytes = sizeof *options},
+        options));
+    model->told[number] = (ps_told_session){.ranks = model->ranks, .number = number};
+    *out = &model->told[number];
+    return PS_OK;
+}
+
+// ---- of one rank, or rank 0 of several
+
+static ps_status create_session(const ps_model *model, const ps_session_options *options,
+                                ps_told_session *told, ps_session **out)
+{
+    ps_session_config config = {0};
+    const ps_program *programs[PS_SESSION_PLANS_MAX];
+    ps_status status = ps_session_prepare(model, options, &config, programs);
+    const bool is_prepared = status == PS_OK;
+    status = ps_ranks_agree(model->ranks, status);
+    if (status != PS_OK) {
+        if (is_prepared) {
+            ps_exec_destroy(config.exec);
+        }
+        return status;
+    }
+    if (told != NULL) {
+        told->is_open = true;
+        config.tell_step = tell_step;
+        config.tell_end = tell_end;
+        config.context = told;
+    }
+    return ps_session_create_from(&config, out);
+}
+
 ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps_session **out)
 {
     ps_session_options options = given == NULL ? (ps_session_options){0} : *given;
     if (model->weights == NULL) {
         return ps_fail(PS_INVALID, "%s was opened for its vocabulary only", model->path);
     }
-    PS_TRY(ps_session_options_complete(model->config, &options));
-    ps_session_config config = {.context_tokens = options.context_tokens,
-                                .sequences = options.sequences,
-                                .batch_rows = options.batch_rows,
-                                .group_count = model->config->kv_group_count};
-    for (uint32_t g = 0; g < config.group_count; g++) {
-        config.group_windows[g] = model->config->kv_groups[g].window;
-        config.group_blocks[g] = ps_session_group_blocks(config.group_windows[g],
-                                                         options.context_tokens, options.kv_tokens,
-                                                         options.sequences, options.batch_rows);
+    if (ps_ranks_rank(model->ranks) != 0) {
+        return ps_fail(PS_INVALID, "rank %u: sessions are rank 0's, which the others follow",
+                       ps_ranks_rank(model->ranks));
     }
-    const ps_program *programs[PS_SESSION_PLANS_MAX];
-    PS_TRY(create_exec_any(model, &options, &config, programs));
-    config.programs = programs;
-    return ps_session_create_from(&config, out);
+    PS_TRY(ps_session_options_complete(model->config, &options));
+    ps_told_session *told = NULL;
+    if (ps_ranks_are_several(model->ranks)) {
+        PS_TRY(tell_begin(model, &options, &told));
+    }
+    return create_session(model, &options, told, out);
 }
 
 ps_status ps_sampler_create(const ps_model *model, const ps_sampler_options *options,

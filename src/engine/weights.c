@@ -2,21 +2,27 @@
 // worker; those of a compiled file are packed already, and compared with the graph.
 #include "engine/weights.h"
 
+#include "base/clock.h"
 #include "base/pages.h"
 #include "hw/machine.h"
 #include "kernels/pack.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // Bytes that a worker packs between two reports of progress, and after which it gives the file's
 // pages back.
 #define SLICE_BYTES ((uint64_t)4 << 20)
+#define READ_UNIT_BYTES 512u // of the read kernel
+#define FILL_BYTES_LEAST ((uint64_t)64 << 20)
 
 typedef struct source {
     const ps_gguf_tensor *tensor;
-    uint64_t offset_bytes; // of the packed weight
+    uint64_t offset_bytes;            // of the packed weight
+    uint32_t row_first, column_first; // of the slice of the tensor that it is
+    const ps_weight *whole; // that it is a part of, if that is here; NULL: it has own memory
 } source;
 
 struct ps_weights {
@@ -24,8 +30,9 @@ struct ps_weights {
     ps_weight *list; // sorted by name
     source *sources; // [count], as list
     uint32_t count;
-    char *memory; // NULL: mapped
+    char *memory; // packed here; NULL: all mapped
     uint64_t memory_bytes;
+    uint64_t total_bytes; // of all weights
 };
 
 static int by_name(const void *a, const void *b)
@@ -42,7 +49,7 @@ const ps_weight *ps_weights_find(void *context, const char *name)
 
 uint64_t ps_weights_bytes(const ps_weights *weights)
 {
-    return weights->memory_bytes;
+    return weights->total_bytes;
 }
 
 void ps_weights_free(ps_weights *weights)
@@ -88,6 +95,35 @@ static void mark_vectors(const ps_graph *graph, bool *is_vector)
     }
 }
 
+// "token_embd.weight@slice" is of tensor "token_embd.weight".
+static const ps_gguf_tensor *find_tensor(const ps_gguf *file, const char *name)
+{
+    char tensor[PS_NAME_BYTES_MAX + 1];
+    const char *suffix = strrchr(name, '@');
+    const ps_gguf_tensor *found = ps_gguf_tensor_find(file, name);
+    if (found != NULL || suffix == NULL) {
+        return found;
+    }
+    (void)snprintf(tensor, sizeof tensor, "%.*s", (int)(suffix - name), name);
+    return ps_gguf_tensor_find(file, tensor);
+}
+
+// The whole that a slice of rows can be a pointer into: the slice starts with a group of it.
+static const ps_weight *find_whole(ps_weights *weights, const ps_weight *weight, const source *from)
+{
+    if (strcmp(weight->name, from->tensor->name) == 0 || weight->is_vector || weight->experts > 0 ||
+        from->column_first != 0 || from->row_first % PS_GROUP_ROWS != 0) {
+        return NULL;
+    }
+    const ps_weight *whole = ps_weights_find(weights, from->tensor->name);
+    return whole != NULL && !whole->is_vector && whole->inputs == weight->inputs ? whole : NULL;
+}
+
+static uint64_t offset_in_whole(const ps_weight *weight, const source *from)
+{
+    return from->row_first / PS_GROUP_ROWS * ps_packed_group_bytes(weight->dtype, weight->inputs);
+}
+
 // Lists the weights of the graph and gives each its place.
 static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps_graph *graph)
 {
@@ -112,13 +148,24 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
     qsort(weights->list, weights->count, sizeof *weights->list, by_name);
     for (uint32_t i = 0; i < weights->count; i++) {
         ps_weight *weight = &weights->list[i];
-        const ps_gguf_tensor *tensor = ps_gguf_tensor_find(file, weight->name);
+        const ps_value *value = &graph->values[ps_graph_find(graph, ps_str_of(weight->name))];
+        const ps_gguf_tensor *tensor = find_tensor(file, weight->name);
         if (tensor == NULL) {
             return ps_fail(PS_NOT_FOUND, "the file has no tensor '%s'", weight->name);
         }
-        weight->name = tensor->name;
-        weights->sources[i] = (source){.tensor = tensor, .offset_bytes = weights->memory_bytes};
-        weights->memory_bytes += ps_round_up(ps_weight_bytes(weight), PS_CACHE_LINE_BYTES);
+        // The graph ends before the weights do.
+        weight->name = ps_arena_strndup(&weights->arena, weight->name, strlen(weight->name));
+        if (weight->name == NULL) {
+            return PS_NO_MEMORY;
+        }
+        weights->sources[i] = (source){.tensor = tensor,
+                                       .offset_bytes = weights->memory_bytes,
+                                       .row_first = value->row_first,
+                                       .column_first = value->column_first};
+        weights->sources[i].whole = find_whole(weights, weight, &weights->sources[i]);
+        if (weights->sources[i].whole == NULL) {
+            weights->memory_bytes += ps_round_up(ps_weight_bytes(weight), PS_CACHE_LINE_BYTES);
+        }
     }
     return PS_OK;
 }
@@ -150,13 +197,16 @@ static void pack_slice(const packing *job, uint32_t i, uint64_t matrix, uint64_t
 {
     const ps_weight *weight = &job->weights->list[i];
     const source *from = &job->weights->sources[i];
-    const uint64_t row_bytes = ps_dtype_row_bytes(weight->dtype, weight->inputs);
+    const uint64_t *sizes = from->tensor->dimensions; // columns, rows
+    const uint64_t row_bytes = ps_dtype_row_bytes(weight->dtype, sizes[0]);
     const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
-    const char *rows = (const char *)from->tensor->data + matrix * weight->outputs * row_bytes;
+    const char *rows = (const char *)from->tensor->data +
+                       (matrix * sizes[1] + from->row_first) * row_bytes;
     char *out = job->weights->memory + from->offset_bytes +
                 matrix * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
-    ps_pack_groups(out + begin * group_bytes, rows, weight->dtype, weight->outputs, weight->inputs,
-                   begin, end - begin);
+    ps_pack_groups(out + begin * group_bytes,
+                   rows + ps_dtype_row_bytes(weight->dtype, from->column_first), row_bytes,
+                   weight->dtype, weight->outputs, weight->inputs, begin, end - begin);
     const uint64_t first = begin * PS_GROUP_ROWS;
     const uint64_t last = end * PS_GROUP_ROWS < weight->outputs ? end * PS_GROUP_ROWS
                                                                 : weight->outputs;
@@ -169,7 +219,7 @@ static void pack_share(void *argument, uint32_t worker, uint32_t workers)
     uint64_t done_bytes = 0;
     for (uint32_t i = 0; i < job->weights->count; i++) {
         const ps_weight *weight = &job->weights->list[i];
-        if (weight->is_vector) {
+        if (weight->is_vector || job->weights->sources[i].whole != NULL) {
             continue;
         }
         const uint64_t per_matrix = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
@@ -196,6 +246,7 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
                       ps_team *team, const ps_weights_progress *progress)
 {
     PS_TRY(list_weights(weights, file, graph));
+    weights->total_bytes = weights->memory_bytes;
     const uint64_t free_bytes = ps_machine_available_bytes();
     if (weights->memory_bytes > free_bytes) { // mapping would work, and touching end the process
         return ps_fail(PS_NO_MEMORY, "the weights take %.1f MiB of memory, %.1f MiB are free",
@@ -205,10 +256,15 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
     PS_TRY(ps_pages_map(weights->memory_bytes, "the weights", &memory));
     weights->memory = memory;
     for (uint32_t i = 0; i < weights->count; i++) {
-        weights->list[i].data = weights->memory + weights->sources[i].offset_bytes;
-        if (weights->list[i].is_vector) {
-            memcpy(weights->memory + weights->sources[i].offset_bytes,
-                   weights->sources[i].tensor->data, weights->list[i].inputs * sizeof(float));
+        const source *from = &weights->sources[i];
+        ps_weight *weight = &weights->list[i];
+        weight->data = from->whole == NULL
+                           ? weights->memory + from->offset_bytes
+                           : (const char *)from->whole->data + offset_in_whole(weight, from);
+        if (weight->is_vector) {
+            memcpy(weights->memory + from->offset_bytes,
+                   (const char *)from->tensor->data + from->column_first * sizeof(float),
+                   weight->inputs * sizeof(float));
             PS_TRY(check_vector(&weights->list[i]));
         }
     }
@@ -254,26 +310,106 @@ ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *t
 
 // ---- compiled files
 
-static ps_status map_weight(const ps_pst *file, ps_weight *weight)
+static bool is_slice(const ps_weight *weight, const source *from)
 {
-    const ps_pst_weight *found = ps_pst_weight_find(file, weight->name);
+    const uint64_t *sizes = from->tensor->dimensions;
+    return weight->inputs != sizes[0] || (!weight->is_vector && weight->outputs != sizes[1]);
+}
+
+// The weight of a compiled file that is the whole tensor, or that the weight is a slice of.
+static ps_status find_compiled(const ps_pst *file, const ps_weight *weight, const source *from,
+                               const ps_pst_weight **out)
+{
+    const ps_pst_weight *found = ps_pst_weight_find(file, from->tensor->name);
     if (found == NULL) {
         return ps_fail(PS_INVALID, "the compiled file has no weight '%s': compile it again",
-                       weight->name);
+                       from->tensor->name);
     }
-    if (found->dtype != weight->dtype || found->outputs != weight->outputs ||
-        found->inputs != weight->inputs || found->experts != weight->experts ||
-        found->is_vector != weight->is_vector || found->size_bytes != ps_weight_bytes(weight)) {
+    ps_weight whole = *weight;
+    whole.inputs = (uint32_t)from->tensor->dimensions[0];
+    whole.outputs = weight->is_vector ? weight->outputs : (uint32_t)from->tensor->dimensions[1];
+    if (found->dtype != whole.dtype || found->outputs != whole.outputs ||
+        found->inputs != whole.inputs || found->experts != whole.experts ||
+        found->is_vector != whole.is_vector || found->size_bytes != ps_weight_bytes(&whole)) {
         return ps_fail(PS_INVALID,
                        "compiled weight '%s' is %s [%u, %u, %u] of %llu bytes, the model wants %s "
                        "[%u, %u, %u] of %llu bytes: compile it again",
-                       weight->name, ps_dtype_get(found->dtype)->name, found->experts,
+                       found->name, ps_dtype_get(found->dtype)->name, found->experts,
                        found->outputs, found->inputs, (unsigned long long)found->size_bytes,
-                       ps_dtype_get(weight->dtype)->name, weight->experts, weight->outputs,
-                       weight->inputs, (unsigned long long)ps_weight_bytes(weight));
+                       ps_dtype_get(whole.dtype)->name, whole.experts, whole.outputs, whole.inputs,
+                       (unsigned long long)ps_weight_bytes(&whole));
     }
-    weight->data = found->data;
-    return weight->is_vector ? check_vector(weight) : PS_OK;
+    *out = found;
+    return PS_OK;
+}
+
+// Groups of rows of one matrix lie one after the other; anything else is copied together.
+static bool is_copied(const ps_weight *weight, const source *from)
+{
+    return !weight->is_vector &&
+           (weight->experts > 0 || weight->inputs != from->tensor->dimensions[0]) &&
+           is_slice(weight, from);
+}
+
+static void copy_slice(const ps_weight *weight, const source *from, const ps_pst_weight *whole,
+                       char *out)
+{
+    const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
+    const uint64_t whole_group_bytes = ps_packed_group_bytes(whole->dtype, whole->inputs);
+    const uint64_t groups = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
+    const uint64_t columns_bytes = ps_packed_group_bytes(weight->dtype, from->column_first);
+    for (uint64_t m = 0; m < matrices(weight); m++) {
+        const char *matrix = (const char *)whole->data +
+                             m * ps_packed_bytes(whole->dtype, whole->outputs, whole->inputs);
+        for (uint64_t g = 0; g < groups; g++, out += group_bytes) {
+            const uint64_t group = from->row_first / PS_GROUP_ROWS + g;
+            memcpy(out, matrix + group * whole_group_bytes + columns_bytes, group_bytes);
+        }
+    }
+}
+
+static ps_status map_weight(const ps_weights *weights, const ps_pst *file, uint32_t i)
+{
+    ps_weight *weight = &weights->list[i];
+    const source *from = &weights->sources[i];
+    const ps_pst_weight *whole = NULL;
+    PS_TRY(find_compiled(file, weight, from, &whole));
+    if (weight->is_vector) {
+        weight->data = (const float *)whole->data + from->column_first;
+        return check_vector(weight);
+    }
+    if (from->row_first % PS_GROUP_ROWS != 0) {
+        return ps_fail(PS_UNSUPPORTED,
+                       "'%s' of a compiled file cannot be cut at row %u: the GGUF file would be "
+                       "right for this number of ranks",
+                       whole->name, from->row_first);
+    }
+    if (is_copied(weight, from)) {
+        copy_slice(weight, from, whole, weights->memory + from->offset_bytes);
+        weight->data = weights->memory + from->offset_bytes;
+    } else {
+        weight->data = (const char *)whole->data + offset_in_whole(weight, from);
+    }
+    return PS_OK;
+}
+
+// Places for what is copied.
+static ps_status allocate_copies(ps_weights *weights)
+{
+    weights->memory_bytes = 0;
+    for (uint32_t i = 0; i < weights->count; i++) {
+        if (is_copied(&weights->list[i], &weights->sources[i])) {
+            weights->sources[i].offset_bytes = weights->memory_bytes;
+            weights->memory_bytes += ps_round_up(ps_weight_bytes(&weights->list[i]),
+                                                 PS_CACHE_LINE_BYTES);
+        }
+    }
+    void *memory = NULL;
+    if (weights->memory_bytes > 0) {
+        PS_TRY(ps_pages_map(weights->memory_bytes, "the weights", &memory));
+    }
+    weights->memory = memory;
+    return PS_OK;
 }
 
 static ps_status map(ps_weights *weights, const ps_pst *file, const ps_graph *graph)
@@ -282,8 +418,10 @@ static ps_status map(ps_weights *weights, const ps_pst *file, const ps_graph *gr
     if (weights->memory_bytes <= ps_machine_available_bytes()) {
         ps_pst_read_ahead(file);
     }
+    weights->total_bytes = weights->memory_bytes;
+    PS_TRY(allocate_copies(weights));
     for (uint32_t i = 0; i < weights->count; i++) {
-        PS_TRY(map_weight(file, &weights->list[i]));
+        PS_TRY(map_weight(weights, file, i));
     }
     return PS_OK;
 }
@@ -293,4 +431,49 @@ ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights *
     ps_weights *weights = NULL;
     PS_TRY(create(&weights));
     return finish(weights, map(weights, file, graph), out);
+}
+
+// ---- how fast they can be read
+
+typedef struct fill {
+    const ps_weights *weights;
+    const ps_kernels *kernels;
+    uint64_t most_bytes;
+} fill;
+
+// Bytes that a pass reads; the workers share each weight as they share packing it.
+static uint64_t fill_bytes(const fill *f, uint32_t worker, uint32_t workers, bool reads)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < f->weights->count && bytes < f->most_bytes; i++) {
+        const ps_weight *weight = &f->weights->list[i];
+        const uint64_t share = ps_weight_bytes(weight) / workers / READ_UNIT_BYTES *
+                               READ_UNIT_BYTES;
+        if (reads) {
+            f->kernels->read((const char *)weight->data + worker * share, share);
+        }
+        bytes += share * workers;
+    }
+    return bytes;
+}
+
+static void fill_share(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)fill_bytes(argument, worker, workers, true);
+}
+
+double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const ps_kernels *kernels,
+                               uint64_t llc_bytes)
+{
+    fill f = {.weights = weights,
+              .kernels = kernels,
+              .most_bytes = 4 * llc_bytes > FILL_BYTES_LEAST ? 4 * llc_bytes : FILL_BYTES_LEAST};
+    uint64_t best_ns = UINT64_MAX;
+    for (int pass = 0; pass < 3; pass++) {
+        const uint64_t start = ps_clock_ns();
+        ps_team_run(team, fill_share, &f);
+        const uint64_t ns = ps_clock_ns() - start;
+        best_ns = pass > 0 && ns < best_ns ? ns : best_ns; // the first finds cold pages
+    }
+    return (double)fill_bytes(&f, 0, ps_team_workers(team), false) / (double)best_ns;
 }

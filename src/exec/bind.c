@@ -138,6 +138,7 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     case PS_OP_ATTENTION_PARTIAL:
         return ps_exec_attention_scratch_bytes(step->plan, first, step->inputs[1].value);
     case PS_OP_LINEAR:
+    case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
@@ -168,8 +169,70 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
             PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
+        if (step->stream == PS_STREAM_COMM) {
+            exec->comm_scratch_bytes = larger(
+                exec->comm_scratch_bytes,
+                ps_exec_comm_scratch_bytes(exec->options.comm, plan, bound));
+        }
     }
     return PS_OK;
+}
+
+static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
+{
+    const ps_comm *comm = exec->options.comm;
+    const uint32_t ranks = comm == NULL ? 1 : ps_comm_size(comm);
+    const uint32_t rank = comm == NULL ? 0 : ps_comm_rank(comm);
+    const uint32_t planned = plan->ranks == 0 ? 1 : plan->ranks;
+    return planned == ranks && plan->rank == rank
+               ? PS_OK
+               : ps_fail(PS_INVALID, "the plan is for rank %u of %u, this is rank %u of %u",
+                         plan->rank, planned, rank, ranks);
+}
+
+static bool reads(const ps_bound_step *step, uint32_t id)
+{
+    for (uint32_t i = 0; i < step->plan->input_count; i++) {
+        if (step->plan->inputs[i] == id && (step->plan->op != PS_OP_KV_WRITE || i < 2)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whoever reads what a prefetch moves knows which part of it is which worker's.
+static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
+{
+    const uint32_t count = program->plan->step_count;
+    uint64_t sites = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ps_bound_step *step = &program->steps[i];
+        if (step->plan->op != PS_OP_PREFETCH ||
+            step->plan->attributes.reason >= PS_REASON_DECLINED) {
+            continue;
+        }
+        uint32_t reader = i + 1;
+        while (reader < count && (program->steps[reader].plan->op == PS_OP_PREFETCH ||
+                                  !reads(&program->steps[reader], step->plan->inputs[0]))) {
+            reader++;
+        }
+        ps_assert(reader < count); // verified
+        const ps_op op = program->steps[reader].plan->op;
+        if (op != PS_OP_LINEAR && op != PS_OP_LINEAR_ALL_REDUCE && op != PS_OP_GATE_UP &&
+            op != PS_OP_ATTENTION_PARTIAL) {
+            return ps_fail(PS_UNSUPPORTED,
+                           "step %u: prefetching for %s of step %u is not supported", i,
+                           ps_op_get(op)->name, reader);
+        }
+        step->reader = &program->steps[reader];
+        step->number = program->prefetch_count++;
+        sites |= (uint64_t)1 << step->plan->attributes.site;
+    }
+    ps_guard_init(&program->guard, sites, exec->options.guards_prefetch);
+    program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,
+                                       (uint64_t)program->prefetch_count *
+                                           ps_team_workers(exec->team));
+    return program->prefetches == NULL ? PS_NO_MEMORY : PS_OK;
 }
 
 ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup, void *context,
@@ -180,6 +243,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         return ps_fail(PS_INVALID, "the plan is for contexts of %u tokens, the executor for %u",
                        plan->context_max, exec->options.context_tokens);
     }
+    PS_TRY(check_ranks(exec, plan));
     if (exec->programs == NULL) {
         PS_TRY(take_kv_layers(exec, plan));
     } else if (plan->kv_group_count != exec->kv_group_count ||
@@ -201,6 +265,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         }
     }
     PS_TRY(bind_steps(exec, program, lookup, context));
+    PS_TRY(bind_prefetches(exec, program));
     exec->shared_bytes = larger(exec->shared_bytes, plan->shared_bytes);
     exec->private_bytes = larger(exec->private_bytes, plan->private_bytes);
     program->next = exec->programs;

@@ -6,9 +6,11 @@
 #ifndef PS_EXEC_H
 #define PS_EXEC_H
 
+#include "comm/comm.h"
 #include "exec/team.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
+#include "trace/trace.h"
 
 typedef struct ps_exec ps_exec;
 typedef struct ps_program ps_program; // a plan bound to an executor
@@ -30,10 +32,21 @@ bool ps_exec_takes_vector(ps_op op);
 // Finds a weight by name; NULL when there is none.
 typedef const ps_weight *ps_weight_lookup(void *context, const char *name);
 
+typedef struct ps_exec_lanes {
+    ps_trace_lane *worker[PS_TEAM_WORKERS_MAX];
+    ps_trace_lane *prefetch[PS_TEAM_WORKERS_MAX];
+    ps_trace_lane *comm;
+} ps_exec_lanes;
+
 typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
     uint32_t group_blocks[PS_KV_GROUPS_LIMIT]; // KV blocks in each group's pool
+    // What is recorded where: lanes of each worker for steps and waits, and for prefetches, and one
+    // for collectives. Borrowed; NULL, or all NULL: nothing is recorded.
+    const struct ps_exec_lanes *lanes;
+    bool guards_prefetch; // sites that do not pay are switched off
+    ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
 } ps_exec_options;
 
 // The team is borrowed and outlives the executor.
@@ -59,6 +72,7 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 //
 // PS_INVALID    a row, a token or a block is out of range; the message says which
 // PS_EXHAUSTED  more rows, or a higher position, than the program's bucket has
+// PS_LOST       another rank is lost or has diverged; nothing can be run any more
 PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
 
 // The logits of the step's `index`-th row that wanted them, f32 [vocabulary]; valid until the next
@@ -73,6 +87,24 @@ const ps_plan *ps_program_plan(const ps_program *program);
 // Bytes that ps_exec_prepare allocated.
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
 uint64_t ps_exec_kv_bytes(const ps_exec *exec);
+
+// Bytes of KV that attention reads for a row at that position, all layers together.
+uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position);
+
+// What became of the prefetches of a program for one site, or for all (PS_SITE_NONE); all workers
+// and runs together.
+typedef struct ps_prefetch_report {
+    uint64_t planned; // prefetches in the plan
+    uint64_t fired;   // how often one of them was made
+    uint64_t asked_bytes;
+    uint64_t moved_bytes; // before the wait was over
+    // From runs without, each between two runs with: how much longer they took, as a part of a run.
+    uint32_t controls;
+    double gain, gain_lower, gain_upper; // median and quartiles
+    bool is_off;                         // it lost, and was switched off
+} ps_prefetch_report;
+void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
+                             ps_prefetch_report *out);
 
 // Where worker 0's time goes in one step of a plan: in its operator, and before that at its
 // barrier. Worker 0 is the thread that called, so the sum over all steps is the time of a run.

@@ -3,6 +3,7 @@
 #define PS_EXEC_INTERNAL_H
 
 #include "exec/exec.h"
+#include "exec/guard.h"
 
 // Rows that a linear handles per pass over its weights: their activations stay in L2.
 #define PS_PANEL_ROWS 64
@@ -27,15 +28,25 @@ typedef struct ps_operand {
 
 typedef struct ps_bound_step {
     const ps_plan_step *plan;
+    const struct ps_bound_step *reader; // of a prefetch: who reads what it moves
+    uint32_t number;                    // of a prefetch: how many stand before it in the plan
     ps_operand inputs[PS_OP_INPUTS_MAX];
     ps_operand output;
 } ps_bound_step;
+
+// What became of one prefetch, of one worker.
+typedef struct ps_prefetch_count {
+    uint64_t fired, asked_bytes, moved_bytes;
+} ps_prefetch_count;
 
 struct ps_program {
     ps_program *next;
     const ps_plan *plan;
     ps_bound_step *steps;
     const ps_plan_value *logits;
+    ps_guard guard;
+    uint32_t prefetch_count;
+    ps_prefetch_count *prefetches; // [workers][prefetch_count]
 };
 
 typedef struct ps_kv_layer {
@@ -68,7 +79,33 @@ struct ps_exec {
     uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
     uint64_t checks;      // steps that were checked
     ps_step_time *times;  // of worker 0; NULL: not asked for
+    // Of collectives.
+    float *comm_scratch;
+    uint64_t comm_scratch_bytes;
 };
+
+// The collectives of one run of a plan: one at a time, in the order of the plan. Worker 0's.
+typedef struct ps_comm_run {
+    uint32_t started, done;
+    bool is_busy;              // one is in flight
+    uint64_t start_ns;         // of it
+    const ps_bound_step *step; // of the one in flight
+    uint32_t tag;              // of the first; the next have those that follow
+    ps_status status;          // once it is not PS_OK, nothing is started any more
+} ps_comm_run;
+
+// What one worker moves in its next wait: prefetches in their order, each range by range.
+#define PS_TOUCH_STEPS_MAX 32
+typedef struct ps_touch {
+    const ps_bound_step *steps[PS_TOUCH_STEPS_MAX];
+    uint32_t count, at;
+    const char *from, *end;  // what is left of the range at hand
+    uint64_t left_bytes;     // that steps[at] may still take
+    uint32_t chunk_bytes;    // of the next part
+    uint64_t unit, unit_end; // of a kv: units of its reader that are this worker's
+    uint32_t block;          //   in that unit
+    uint64_t asked_bytes, moved_bytes, start_ns; // of steps[at]
+} ps_touch;
 
 // What one worker knows while it walks a step.
 typedef struct ps_walk {
@@ -79,8 +116,12 @@ typedef struct ps_walk {
     uint32_t row_count;
     uint32_t logit_count;
     uint32_t worker, workers;
-    char *workspace; // private
-    char *scratch;   // private, exec->scratch_bytes, 64-byte aligned
+    char *workspace;   // private
+    char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
+    ps_comm_run *comm; // of worker 0, NULL for the others
+    ps_touch *touch;
+    uint64_t prefetch_mask; // sites that prefetch nothing in this run
+    ps_trace_lane *lane;    // of this worker; NULL: nothing is recorded
 } ps_walk;
 
 typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
@@ -95,6 +136,38 @@ typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
 uint64_t ps_exec_linear_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
+
+// Bytes of comm_scratch that a collective takes in a step of the plan.
+uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
+                                    const ps_bound_step *step);
+
+// Touches the next part of what the worker is to prefetch; false: nothing is left. context: the
+// ps_walk.
+bool ps_exec_touch_next(void *context);
+
+// The wait is over: what is left is not prefetched.
+void ps_exec_touch_end(const ps_walk *walk);
+
+// The units [*begin, *end) of an attention_partial that are this worker's, and one of them.
+void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
+                             uint64_t *end);
+typedef struct ps_attention_unit {
+    uint32_t row, head, chunk;
+    uint32_t first, last; // positions of the chunk that the row sees: [first, last]
+} ps_attention_unit;
+ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
+                                         uint64_t index);
+
+// Starts the sum of rows [first, last) of the output, which hold this rank's part of it, when the
+// collective before is done; worker 0's. is_last: with it the step is started.
+void ps_exec_comm_reduce(const ps_walk *walk, const ps_bound_step *step, uint32_t first,
+                         uint32_t last, bool is_last);
+
+// Lets the collective in flight go on.
+void ps_exec_comm_poll(const ps_walk *walk);
+
+// Returns when the first `count` collectives of the run are done, or one has failed.
+void ps_exec_comm_join(const ps_walk *walk, uint32_t count);
 
 // The address of row `row` of an operand.
 static inline char *ps_row(const ps_walk *walk, const ps_operand *operand, uint32_t row)

@@ -43,7 +43,8 @@ void ps_exec_op_KV_WRITE(const ps_walk *walk, const ps_bound_step *step)
 typedef struct shape {
     const ps_kv_layer *layer;
     uint32_t window;      // 0: all positions
-    uint32_t group_heads; // query heads per KV head
+    uint32_t group_heads; // query heads per KV head, of the whole model
+    uint32_t head_offset; // where in its group the first query head stands
     uint32_t heads;
     uint32_t head_dim;
     float scale, softcap;
@@ -53,13 +54,24 @@ static shape shape_of(const ps_walk *walk, const ps_bound_step *step, uint32_t c
 {
     const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[1].kv_layer];
     const uint32_t heads = columns / layer->head_dim;
+    const uint32_t group = step->plan->attributes.group;
     return (shape){.layer = layer,
                    .window = walk->exec->kv_windows[layer->group],
-                   .group_heads = heads / layer->kv_heads,
+                   .group_heads = group == 0 ? heads / layer->kv_heads : group,
+                   .head_offset = step->plan->attributes.head_offset,
                    .heads = heads,
                    .head_dim = layer->head_dim,
                    .scale = step->plan->attributes.scale,
                    .softcap = step->plan->attributes.softcap};
+}
+
+// The query heads of a KV head: [*first, *first + result).
+static uint32_t queries_of(const shape *s, uint32_t kv_head, uint32_t *first)
+{
+    const uint32_t begin = kv_head * s->group_heads;
+    const uint32_t end = begin + s->group_heads - s->head_offset;
+    *first = begin < s->head_offset ? 0 : begin - s->head_offset;
+    return (end < s->heads ? end : s->heads) - *first;
 }
 
 // The first position that a row at `position` sees.
@@ -130,12 +142,13 @@ static uint16_t clip(uint32_t position, uint32_t chunk)
 static void attend_tile(const ps_walk *walk, const ps_bound_step *step, const shape *s,
                         uint32_t begin, uint32_t end, uint32_t kv_head)
 {
-    const uint32_t group = s->group_heads;
+    uint32_t head;
+    const uint32_t group = queries_of(s, kv_head, &head);
     const uint32_t queries = (end - begin) * group;
     workbench bench = lay_out(walk->scratch, queries, s->head_dim);
     for (uint32_t i = 0; i < queries; i++) {
         bench.q[i] = ps_row_f32(walk, &step->inputs[0], begin + i / group) +
-                     (uint64_t)(kv_head * group + i % group) * s->head_dim;
+                     (uint64_t)(head + i % group) * s->head_dim;
         bench.running_m[i] = -INFINITY;
         bench.running_l[i] = 0;
     }
@@ -177,7 +190,7 @@ static void attend_tile(const ps_walk *walk, const ps_bound_step *step, const sh
     }
     for (uint32_t i = 0; i < queries; i++) {
         float *y = ps_row_f32(walk, &step->output, begin + i / group) +
-                   (uint64_t)(kv_head * group + i % group) * s->head_dim;
+                   (uint64_t)(head + i % group) * s->head_dim;
         walk->kernels->scale(y, bench.running_o + (uint64_t)i * s->head_dim, 1 / bench.running_l[i],
                              s->head_dim);
     }
@@ -229,13 +242,13 @@ static void attend_unit(const ps_walk *walk, const ps_bound_step *step, const sh
     const uint32_t r = u->row;
     const uint32_t kv_head = u->kv_head;
     const uint32_t chunk = u->chunk;
-    const uint32_t group = s->group_heads;
+    uint32_t head;
+    const uint32_t group = queries_of(s, kv_head, &head);
     const uint32_t position = walk->rows[r].position;
     const uint32_t first = first_seen(s->window, position);
     workbench bench = lay_out(walk->scratch, group, s->head_dim);
     for (uint32_t i = 0; i < group; i++) {
-        bench.q[i] = ps_row_f32(walk, &step->inputs[0], r) +
-                     (uint64_t)(kv_head * group + i) * s->head_dim;
+        bench.q[i] = ps_row_f32(walk, &step->inputs[0], r) + (uint64_t)(head + i) * s->head_dim;
         bench.begin[i] = clip(first, chunk);
         bench.end[i] = clip(position + 1, chunk);
     }
@@ -255,38 +268,62 @@ static void attend_unit(const ps_walk *walk, const ps_bound_step *step, const sh
                                 .scale = s->scale,
                                 .softcap = s->softcap,
                                 .scratch = bench.scores,
-                                .m = m + kv_head * group,
-                                .l = l + kv_head * group,
-                                .o = o + (uint64_t)kv_head * group * s->head_dim});
+                                .m = m + head,
+                                .l = l + head,
+                                .o = o + (uint64_t)head * s->head_dim});
+}
+
+// (row, chunk, head): the chunks that a row sees of one KV head each, in this order.
+static uint64_t units_of_row(const ps_walk *walk, const shape *s, uint32_t r)
+{
+    const uint32_t position = walk->rows[r].position;
+    return (position / CHUNK - first_seen(s->window, position) / CHUNK + 1) *
+           (uint64_t)s->layer->kv_heads;
+}
+
+void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
+                             uint64_t *end)
+{
+    const shape s = shape_of(walk, step, step->inputs[0].columns);
+    uint64_t units = 0;
+    for (uint32_t r = 0; r < walk->row_count; r++) {
+        units += units_of_row(walk, &s, r);
+    }
+    ps_plan_share(units, walk->worker, walk->workers, begin, end);
+}
+
+ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
+                                         uint64_t index)
+{
+    const shape s = shape_of(walk, step, step->inputs[0].columns);
+    uint32_t r = 0;
+    for (; index >= units_of_row(walk, &s, r); r++) {
+        index -= units_of_row(walk, &s, r);
+    }
+    const uint32_t position = walk->rows[r].position;
+    const uint32_t first = first_seen(s.window, position);
+    const uint32_t chunk = first / CHUNK + (uint32_t)(index / s.layer->kv_heads);
+    const uint32_t last = chunk * CHUNK + CHUNK - 1;
+    return (ps_attention_unit){.row = r,
+                               .head = (uint32_t)(index % s.layer->kv_heads),
+                               .chunk = chunk,
+                               .first = first > chunk * CHUNK ? first : chunk * CHUNK,
+                               .last = last < position ? last : position};
 }
 
 void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step)
 {
     const shape s = shape_of(walk, step, step->inputs[0].columns);
-    uint64_t units = 0;
-    for (uint32_t r = 0; r < walk->row_count; r++) {
-        const uint32_t position = walk->rows[r].position;
-        units += (position / CHUNK - first_seen(s.window, position) / CHUNK + 1) *
-                 s.layer->kv_heads;
-    }
     uint64_t begin, end;
-    ps_plan_share(units, walk->worker, walk->workers, &begin, &end);
+    ps_exec_attention_units(walk, step, &begin, &end);
     unit pair[2] = {0}; // each is attended when the next one's blocks are known
-    uint64_t index = 0;
-    for (uint32_t r = 0; r < walk->row_count && index < end; r++) {
-        const uint32_t position = walk->rows[r].position;
-        for (uint32_t c = first_seen(s.window, position) / CHUNK; c <= position / CHUNK; c++) {
-            for (uint32_t h = 0; h < s.layer->kv_heads; h++, index++) {
-                if (index < begin || index >= end) {
-                    continue;
-                }
-                unit *here = &pair[index % 2];
-                *here = (unit){.row = r, .kv_head = h, .chunk = c};
-                open_unit(walk, &s, here);
-                if (index > begin) {
-                    attend_unit(walk, step, &s, &pair[(index - 1) % 2], here);
-                }
-            }
+    for (uint64_t index = begin; index < end; index++) {
+        const ps_attention_unit found = ps_exec_attention_unit(walk, step, index);
+        unit *here = &pair[index % 2];
+        *here = (unit){.row = found.row, .kv_head = found.head, .chunk = found.chunk};
+        open_unit(walk, &s, here);
+        if (index > begin) {
+            attend_unit(walk, step, &s, &pair[(index - 1) % 2], here);
         }
     }
     if (end > begin) {
@@ -322,7 +359,11 @@ void ps_exec_op_ATTENTION_MERGE(const ps_walk *walk, const ps_bound_step *step)
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv)
 {
-    const uint32_t group = q->is.columns / kv->is.columns;
+    const uint32_t heads = q->is.columns / kv->is.head_dim;
+    const uint32_t whole = step->attributes.group;
+    const uint32_t group = whole == 0      ? q->is.columns / kv->is.columns
+                           : whole < heads ? whole
+                                           : heads;
     const uint32_t rows = step->op == PS_OP_ATTENTION ? PS_ATTENTION_ROWS : 1;
     return workbench_bytes(rows * group, kv->is.head_dim);
 }

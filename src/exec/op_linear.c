@@ -92,13 +92,15 @@ static void run_weight(const ps_walk *walk, const ps_bound_step *step, const ps_
     run_outputs(walk, weight, weight->data, first, last, rows);
 }
 
-void ps_exec_op_LINEAR(const ps_walk *walk, const ps_bound_step *step)
+// Rows [first, last) of this worker's columns. After each panel the collective in flight goes on:
+// some back ends move nothing by themselves.
+static void run_rows(const ps_walk *walk, const ps_bound_step *step, uint32_t first_row,
+                     uint32_t last_row)
 {
     uint32_t begin, end;
     ps_columns_of(walk, step, &step->output, &begin, &end);
-    const uint32_t count = ps_operand_rows(walk, &step->output);
-    for (uint32_t r = 0; r < count; r += PS_PANEL_ROWS) {
-        panel rows = {.rows = count - r < PS_PANEL_ROWS ? count - r : PS_PANEL_ROWS};
+    for (uint32_t r = first_row; r < last_row; r += PS_PANEL_ROWS) {
+        panel rows = {.rows = last_row - r < PS_PANEL_ROWS ? last_row - r : PS_PANEL_ROWS};
         for (uint32_t t = 0; t < rows.rows; t++) {
             rows.x[t] = ps_row(walk, &step->inputs[0], r + t);
         }
@@ -109,6 +111,25 @@ void ps_exec_op_LINEAR(const ps_walk *walk, const ps_bound_step *step)
             run_weight(walk, step, weight, column, begin, end, r, &rows);
             column += weight->outputs;
         }
+        ps_exec_comm_poll(walk);
+    }
+}
+
+void ps_exec_op_LINEAR(const ps_walk *walk, const ps_bound_step *step)
+{
+    run_rows(walk, step, 0, ps_operand_rows(walk, &step->output));
+}
+
+void ps_exec_op_LINEAR_ALL_REDUCE(const ps_walk *walk, const ps_bound_step *step)
+{
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
+    const uint32_t chunks = step->plan->attributes.chunks;
+    for (uint32_t c = 0; c < chunks; c++) {
+        const uint32_t first = (uint32_t)((uint64_t)rows * c / chunks);
+        const uint32_t last = (uint32_t)((uint64_t)rows * (c + 1) / chunks);
+        run_rows(walk, step, first, last);
+        ps_team_barrier(walk->exec->team, NULL); // all columns of the chunk are there
+        ps_exec_comm_reduce(walk, step, first, last, c + 1 == chunks);
     }
 }
 

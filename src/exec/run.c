@@ -1,7 +1,7 @@
 // exec/run.c - the workers walk a plan together.
 #include "base/clock.h"
 #include "base/pages.h"
-#include "exec/exec_internal.h"
+#include "exec/record.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,6 +51,7 @@ void ps_exec_destroy(ps_exec *exec)
         ps_pages_unmap(exec->kv_pools[g], pool_bytes(exec, g));
     }
     ps_pages_unmap(exec->shared, exec->shared_bytes);
+    ps_pages_unmap(exec->comm_scratch, exec->comm_scratch_bytes);
     ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
     ps_arena_deinit(&exec->arena);
     free(exec);
@@ -113,6 +114,10 @@ ps_status ps_exec_prepare(ps_exec *exec)
     exec->privates = memory;
     PS_TRY(ps_pages_map(exec->shared_bytes, "the workspace", &memory));
     exec->shared = memory;
+    if (exec->comm_scratch_bytes > 0) {
+        PS_TRY(ps_pages_map(exec->comm_scratch_bytes, "the workspace of collectives", &memory));
+        exec->comm_scratch = memory;
+    }
     return PS_OK;
 }
 
@@ -217,7 +222,9 @@ typedef struct run {
     const ps_program *program;
     const ps_step *step;
     uint32_t logit_count;
+    uint64_t prefetch_mask;
     uint64_t end_ns; // of worker 0's last step, where times are taken
+    ps_comm_run comm;
 } run;
 
 // Nanoseconds since *then, which becomes now.
@@ -234,6 +241,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     run *job = argument;
     const ps_exec *exec = job->exec;
     const ps_plan *plan = job->program->plan;
+    ps_touch touch = {.count = 0};
     const ps_walk walk = {
         .exec = exec,
         .kernels = &exec->kernels,
@@ -244,22 +252,47 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .worker = worker,
         .workers = workers,
         .workspace = exec->privates + worker * exec->private_stride,
+        .touch = &touch,
+        .prefetch_mask = job->prefetch_mask,
+        .lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[worker],
+        .comm = worker == 0 ? &job->comm : NULL,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
+    const ps_filler filler = {.next = ps_exec_touch_next, .context = (void *)(uintptr_t)&walk};
     ps_step_time *times = worker == 0 ? exec->times : NULL;
     uint64_t then = times != NULL ? ps_clock_ns() : 0;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_bound_step *step = &job->program->steps[i];
+        if (step->plan->op == PS_OP_PREFETCH) {
+            ps_exec_op_PREFETCH(&walk, step);
+            continue;
+        }
+        const bool waits = step->plan->barrier || step->plan->join > 0;
+        const uint64_t wait_ns = waits ? ps_record_now(walk.lane) : 0;
+        if (walk.comm != NULL && step->plan->join > 0) {
+            ps_exec_comm_join(&walk, step->plan->join);
+        }
         if (step->plan->barrier) {
-            ps_team_barrier(exec->team);
+            ps_team_barrier(exec->team, touch.count > 0 ? &filler : NULL);
             if (times != NULL) {
                 times[i].wait_ns += lap_ns(&then);
             }
         }
+        if (waits && touch.count > 0) {
+            ps_exec_touch_end(&walk);
+        }
+        const uint64_t start_ns = ps_record_now(walk.lane);
+        if (waits) {
+            ps_record_wait(walk.lane, step, wait_ns, start_ns);
+        }
         FUNCTIONS[step->plan->op](&walk, step);
+        ps_record_step(walk.lane, step, start_ns, ps_record_now(walk.lane));
         if (times != NULL) {
             times[i].work_ns += lap_ns(&then);
         }
+    }
+    if (walk.comm != NULL) {
+        ps_exec_comm_join(&walk, job->comm.started);
     }
     if (times != NULL) {
         job->end_ns = then;
@@ -294,11 +327,22 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
         }
     }
     run job = {.exec = exec, .program = program, .step = step, .logit_count = logits};
+    // Programs are the executor's own.
+    ps_guard *guard = &((ps_program *)(uintptr_t)program)->guard;
+    job.prefetch_mask = ps_guard_begin(guard, step->row_count);
+    const uint64_t start = guard->site_count > 0 ? ps_clock_ns() : 0;
+    job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
+    ps_trace_lane *lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[0];
+    const uint64_t run_ns = ps_record_now(lane);
     ps_team_run(exec->team, walk_plan, &job);
+    ps_record_run(lane, step, job.prefetch_mask, run_ns, ps_record_now(lane));
+    if (guard->site_count > 0) {
+        ps_guard_end(guard, (double)(ps_clock_ns() - start));
+    }
     if (exec->times != NULL) {
         exec->times[program->plan->step_count].wait_ns += ps_clock_ns() - job.end_ns;
     }
-    return PS_OK;
+    return job.comm.status;
 }
 
 float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index)
@@ -326,6 +370,18 @@ uint64_t ps_exec_workspace_bytes(const ps_exec *exec)
 uint64_t ps_exec_kv_bytes(const ps_exec *exec)
 {
     return exec->kv_bytes;
+}
+
+uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < exec->kv_layer_count; i++) {
+        const ps_kv_layer *layer = &exec->kv_layers[i];
+        const uint32_t window = exec->kv_windows[layer->group];
+        const uint64_t seen = window == 0 || position < window ? (uint64_t)position + 1 : window;
+        bytes += seen * layer->kv_heads * layer->head_bytes / PS_KV_BLOCK_TOKENS;
+    }
+    return bytes;
 }
 
 void ps_exec_set_step_times(ps_exec *exec, ps_step_time *times)

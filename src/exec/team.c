@@ -52,12 +52,12 @@ static void *worker_main(void *argument)
     worker *self = argument;
     ps_team *team = self->team;
     for (unsigned seen = 0;; seen++) {
-        ps_wait_until_changed(&team->start, seen, team->spins);
+        ps_wait_until_changed(&team->start, seen, team->spins, NULL);
         if (team->stop) {
             return NULL;
         }
         team->function(team->argument, self->index, team->workers);
-        ps_team_barrier(team);
+        ps_team_barrier(team, NULL);
     }
 }
 
@@ -132,15 +132,15 @@ void ps_team_run(ps_team *team, ps_team_function *function, void *argument)
     team->argument = argument;
     ps_wait_signal(&team->start);
     function(argument, 0, team->workers);
-    ps_team_barrier(team);
+    ps_team_barrier(team, NULL);
     if (pins) {
         (void)pthread_setaffinity_np(self, sizeof before, &before);
     }
 }
 
-void ps_team_barrier(ps_team *team)
+void ps_team_barrier(ps_team *team, const ps_filler *filler)
 {
     if (team->workers > 1) {
-        ps_barrier_wait(&team->barrier, team->workers, team->spins);
+        ps_barrier_wait(&team->barrier, team->workers, team->spins, filler);
     }
 }

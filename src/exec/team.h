@@ -3,6 +3,7 @@
 #define PS_EXEC_TEAM_H
 
 #include "base/status.h"
+#include "exec/wait.h"
 
 #include <stdint.h>
 
@@ -27,7 +28,8 @@ uint32_t ps_team_workers(const ps_team *team);
 // nothing.
 void ps_team_run(ps_team *team, ps_team_function *function, void *argument);
 
-// For use inside a running function: returns when all workers have called it.
-void ps_team_barrier(ps_team *team);
+// For use inside a running function: returns when all workers have called it. filler: what to do
+// until then, NULL for nothing.
+void ps_team_barrier(ps_team *team, const ps_filler *filler);
 
 #endif

@@ -24,8 +24,14 @@ static bool changed(ps_wait_word *word, unsigned old)
     return atomic_load_explicit(&word->value, memory_order_acquire) != old;
 }
 
-void ps_wait_until_changed(ps_wait_word *word, unsigned old, unsigned spins)
+void ps_wait_until_changed(ps_wait_word *word, unsigned old, unsigned spins,
+                           const ps_filler *filler)
 {
+    while (filler != NULL && filler->next(filler->context)) {
+        if (changed(word, old)) {
+            return;
+        }
+    }
     for (unsigned i = 0; i < spins; i++) {
         if (changed(word, old)) {
             return;
@@ -53,7 +59,7 @@ void ps_wait_signal(ps_wait_word *word)
     }
 }
 
-void ps_barrier_wait(ps_barrier *barrier, unsigned count, unsigned spins)
+void ps_barrier_wait(ps_barrier *barrier, unsigned count, unsigned spins, const ps_filler *filler)
 {
     const unsigned generation = atomic_load_explicit(&barrier->generation.value,
                                                      memory_order_acquire);
@@ -61,6 +67,6 @@ void ps_barrier_wait(ps_barrier *barrier, unsigned count, unsigned spins)
         atomic_store_explicit(&barrier->arrived, 0, memory_order_relaxed);
         ps_wait_signal(&barrier->generation);
     } else {
-        ps_wait_until_changed(&barrier->generation, generation, spins);
+        ps_wait_until_changed(&barrier->generation, generation, spins, filler);
     }
 }

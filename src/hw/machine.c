@@ -1,6 +1,7 @@
 // hw/machine.c - limits that the kernel puts on this process.
 #include "hw/machine.h"
 
+#include "base/hash.h"
 #include "hw/topology.h"
 
 #include <inttypes.h>
@@ -111,14 +112,67 @@ uint32_t ps_machine_affinity_count(void)
     return count < 1 ? 1 : (uint32_t)count;
 }
 
-uint32_t ps_machine_default_threads(void)
+void ps_machine_get_place(ps_cpu_place *out)
+{
+    *out = (ps_cpu_place){0};
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL) {
+        if (fgets(boot, sizeof boot, file) == NULL) {
+            boot[0] = '\0';
+        }
+        (void)fclose(file);
+    }
+    out->host = ps_hash(boot, strlen(boot), 0);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    (void)sched_getaffinity(0, sizeof set, &set);
+    for (uint32_t cpu = 0; cpu < 1024 && cpu < CPU_SETSIZE; cpu++) {
+        out->cpus[cpu / 64] |= (uint64_t)(CPU_ISSET(cpu, &set) != 0) << cpu % 64;
+    }
+}
+
+void ps_machine_take_share(uint32_t index, uint32_t count)
+{
+    cpu_set_t all, part;
+    CPU_ZERO(&all);
+    CPU_ZERO(&part);
+    if (sched_getaffinity(0, sizeof all, &all) != 0 || (uint32_t)CPU_COUNT(&all) < count) {
+        return;
+    }
+    const uint32_t cpus = (uint32_t)CPU_COUNT(&all);
+    uint32_t seen = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &all)) {
+            if (seen >= cpus * index / count && seen < cpus * (index + 1) / count) {
+                CPU_SET(cpu, &part);
+            }
+            seen++;
+        }
+    }
+    (void)sched_setaffinity(0, sizeof part, &part); // slower without, not wrong
+}
+
+void ps_machine_return_to(const ps_cpu_place *place)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (uint32_t cpu = 0; cpu < 1024 && cpu < CPU_SETSIZE; cpu++) {
+        if ((place->cpus[cpu / 64] >> cpu % 64 & 1) != 0) {
+            CPU_SET(cpu, &set);
+        }
+    }
+    (void)sched_setaffinity(0, sizeof set, &set); // slower without, not wrong
+}
+
+uint32_t ps_machine_default_threads(uint32_t ranks)
 {
     uint32_t threads = ps_machine_affinity_count();
-    const double quota = cgroup_cpus();
+    const double quota = cgroup_cpus() / ranks;
     if (quota > 0 && quota < threads) {
         threads = (uint32_t)quota + (quota > (uint32_t)quota);
     }
-    return threads < 1 ? 1 : threads;
+    return threads < 1 || ranks > threads ? 1 : threads;
 }
 
 // Files that a cgroup keeps in memory: they count as used, but are given up before anything fails.
@@ -212,6 +266,9 @@ ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
         .int8_gops = 100.0 * threads,
         .f32_gops = 20.0 * threads,
         .barrier_ns = 500,
+        .fill_gbs = 10.0 * threads,
+        .comm_ns = 2000,
+        .comm_gbs = 5,
     };
     cpu_name(machine.name, sizeof machine.name);
     PS_TRY(ps_topology_cache_bytes(&machine.l2_bytes, &machine.llc_bytes));

@@ -16,15 +16,32 @@ typedef struct ps_machine {
     double int8_gops;      // multiply-adds a nanosecond of the int8 linears, all workers
     double f32_gops;       // the same of f32 fma
     double barrier_ns;     // one barrier of all workers
-    bool is_measured;      // false: stated defaults
+    double fill_gbs;  // bytes a nanosecond that all workers move from DRAM to L2 while they wait
+    double comm_ns;   // a collective of few bytes takes so long,
+    double comm_gbs;  //   and a larger one so many bytes a nanosecond more
+    bool is_measured; // false: stated defaults
 } ps_machine;
 
 // Sizes from hwloc, names from the CPU, rates as conservative defaults (is_measured false).
 PS_MUST_USE ps_status ps_machine_discover(uint32_t threads, ps_machine *out);
 
-// CPUs this process may use: its affinity mask, cut by the cgroup's CPU quota (v1 and v2, rounded
-// up), at least 1.
-uint32_t ps_machine_default_threads(void);
+// CPUs this process may use, when it is one of `ranks` on this host: its affinity mask, cut by its
+// part of the cgroup's CPU quota (v1 and v2, rounded up), at least 1; 1 with fewer CPUs than ranks.
+uint32_t ps_machine_default_threads(uint32_t ranks);
+
+// Which CPUs of which host this process may use; equal bytes for equal places.
+typedef struct ps_cpu_place {
+    uint64_t host; // of the running system
+    uint64_t cpus[16];
+} ps_cpu_place;
+void ps_machine_get_place(ps_cpu_place *out);
+
+// Keeps this process, and threads that it will make, to its part of the CPUs of its mask: part
+// `index` of `count`. With fewer CPUs than parts all keep all.
+void ps_machine_take_share(uint32_t index, uint32_t count);
+
+// Gives this process the CPUs of a place back. Threads that it has made keep theirs.
+void ps_machine_return_to(const ps_cpu_place *place);
 
 // CPUs in the affinity mask alone.
 uint32_t ps_machine_affinity_count(void);

@@ -59,8 +59,8 @@ static ps_status check_order(const ps_graph *graph, const ps_node *node, bool *w
 {
     for (uint32_t i = 0; i < node->input_count; i++) {
         const ps_value *value = &graph->values[node->inputs[i]];
-        if (value->kind == PS_VALUE_WEIGHT) {
-            continue;
+        if (value->kind == PS_VALUE_WEIGHT || node->op == PS_OP_PREFETCH) {
+            continue; // of a kv, what earlier steps have written
         }
         if (value->kind == PS_VALUE_KV && node->op == PS_OP_KV_WRITE) {
             PS_TRY(mark_written(graph, node->inputs[i], written));

@@ -284,7 +284,7 @@ static ALWAYS_INLINE void pack_chunk(const pack_job *job, uint64_t group, uint32
                                      uint32_t end, unit_shape shape, pack_unit_fn *pack_unit)
 {
     const size_t unit_bytes = shape.block_bytes + shape.scale_bytes;
-    uint8_t *out = job->out + group * PS_GROUP_ROWS * job->row_bytes;
+    uint8_t *out = job->out + group * (job->inputs / shape.columns) * unit_bytes;
     for (uint32_t row = 0; row < PS_GROUP_ROWS; row += ROWS) {
         const uint8_t *file[ROWS];
         size_t step[ROWS];
@@ -319,11 +319,10 @@ static ALWAYS_INLINE void pack_all(const pack_job *job, unit_shape shape, pack_u
 }
 
 // Every call of pack_all is inlined with its unit function: one loop a format.
-void ps_pack_groups(void *out, const void *rows, ps_dtype dtype, uint64_t outputs, uint32_t inputs,
-                    uint64_t first_group, uint64_t group_count)
+void ps_pack_groups(void *out, const void *rows, uint64_t row_bytes, ps_dtype dtype,
+                    uint64_t outputs, uint32_t inputs, uint64_t first_group, uint64_t group_count)
 {
-    const pack_job job = {out,         rows,        outputs, ps_dtype_row_bytes(dtype, inputs),
-                          first_group, group_count, inputs};
+    const pack_job job = {out, rows, outputs, row_bytes, first_group, group_count, inputs};
     switch (dtype) {
     case PS_DTYPE_F32:
         pack_all(&job, (unit_shape){1, 4, 64, 0}, pack_f32);

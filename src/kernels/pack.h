@@ -7,11 +7,12 @@
 // Packs rows [16 * first_group, 16 * (first_group + group_count)) of a file tensor; rows at or past
 // `outputs` become zeros. Groups are independent, so workers may share a tensor.
 //
-// out      first group's destination, group_count * ps_packed_group_bytes()
-// rows     the tensor's data as in the file: [outputs][ps_dtype_row_bytes(dtype, inputs)], no
-//          alignment assumed
-void ps_pack_groups(void *out, const void *rows, ps_dtype dtype, uint64_t outputs, uint32_t inputs,
-                    uint64_t first_group, uint64_t group_count);
+// out        first group's destination, group_count * ps_packed_group_bytes()
+// rows       rows as in the file, no alignment assumed
+// row_bytes  from one row to the next: ps_dtype_row_bytes(dtype, inputs), or more for some of the
+//            columns of longer rows
+void ps_pack_groups(void *out, const void *rows, uint64_t row_bytes, ps_dtype dtype,
+                    uint64_t outputs, uint32_t inputs, uint64_t first_group, uint64_t group_count);
 
 // Row `row` of a packed weight as f32 [inputs]. Values as layout.h states them, products left to
 // right.

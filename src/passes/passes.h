@@ -7,6 +7,8 @@
 #include "ir/graph.h"
 #include "plan/plan.h"
 
+#include <prestage/prestage.h>
+
 // The bucket that a plan is made for, and the machine whose rates predict its times.
 typedef struct ps_pass_options {
     uint32_t rows_max;
@@ -14,6 +16,10 @@ typedef struct ps_pass_options {
     uint32_t context_max;
     ps_dtype k_dtype, v_dtype; // of the KV cache: F16 or Q8_0; 0 (F32): as the graph has it
     const ps_machine *machine;
+    uint32_t ranks; // processes that share the model; 0: one
+    uint32_t rank;  // which of them the plan is for
+    ps_comm_schedule comm_schedule;
+    ps_prefetch_policy prefetch;
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -22,6 +28,13 @@ typedef struct ps_pass_options {
 
 // Gives the KV of all layers the formats of the options. PS_INVALID: heads that Q8_0 cannot hold.
 PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *options);
+
+// The part of the model that one rank computes: attention cut between query heads, feed-forward
+// between blocks of its columns, logits between groups of the vocabulary; all_reduce and all_gather
+// where parts become whole. Weights become slices of their tensors (ps_value).
+//
+// PS_UNSUPPORTED  more ranks than the model can be shared by; the message says how many would do
+PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options);
 
 // Makes activation quantisation explicit and merges what the workers can do in one go:
 //   quantise   one for each value that a linear with a quantised weight reads
@@ -33,6 +46,26 @@ PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *optio
 
 // Labels what can hide traffic: vector operators.
 PS_MUST_USE ps_status ps_pass_window(ps_graph *graph, const ps_pass_options *options);
+
+// Lets the sum over the ranks go chunk by chunk of rows with the linear before it, where the
+// schedule asks for it, or where the cost model finds it shorter. comm_chunks chooses for every
+// linear of the whole model, from what is alike on all ranks (so are the rates of the machine that
+// each is given): they make the same collectives. comm_schedule, when the model is cut and fused,
+// does it where there is a sum.
+PS_MUST_USE ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options *options);
+PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options);
+
+// Puts prefetches of weights and KV behind collectives, in order of use, for what runs before the
+// next collective.
+//
+//   preserve  Algorithm 1 of PRESERVE (arXiv 2501.08192, section 4): whole operands while their sum
+//             stays strictly below the capacity of the caches of all workers; behind the first that
+//             does not fit, none. Each collective starts from 0, and only what does not wait for a
+//             later collective counts. A KV cache counts at the longest context of the bucket.
+//   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2);
+//             parts of operands, too; of a KV cache what is there. Not what computing, and not
+//             memory, bounds.
+PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where
 // a value crosses workers; the workspace is laid out so that values share bytes only when a barrier

@@ -17,8 +17,9 @@ typedef struct scheduler {
     const ps_graph *graph;
     const ps_pass_options *options;
     ps_plan *plan;
-    uint32_t *writer; // [values] the step that writes a value's storage, PS_NO_VALUE: none yet
-    bool small;       // few rows: replicate
+    uint32_t *writer;  // [values] the step that writes a value's storage, PS_NO_VALUE: none yet
+    bool small;        // few rows: replicate
+    uint32_t *started; // [steps] collectives up to and with the step
 } scheduler;
 
 static uint64_t rows_of(const scheduler *s, const ps_value *value)
@@ -171,14 +172,24 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
 {
     const uint8_t flags = ps_op_get(step->op)->flags;
     ps_plan_value *output = step->output == PS_NO_VALUE ? NULL : value_of(s, step->output);
-    if (step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP) {
+    if (step->op == PS_OP_PREFETCH) {
+        step->split = PS_SPLIT_UNITS;
+        step->stream = PS_STREAM_PREFETCH;
+        return;
+    }
+    if (step->op == PS_OP_LINEAR || step->op == PS_OP_LINEAR_ALL_REDUCE ||
+        step->op == PS_OP_GATE_UP) {
         ps_assert(output != NULL);
         const uint32_t unit = step->op == PS_OP_GATE_UP ? PS_BLOCK_COLUMNS
                               : step->attributes.unit == 0
                                   ? PS_GROUP_ROWS
                                   : common_multiple(step->attributes.unit, PS_GROUP_ROWS);
         step->split = PS_SPLIT_COLUMNS;
+        step->stream = (flags & PS_OP_COLLECTIVE) != 0 ? PS_STREAM_COMM : PS_STREAM_COMPUTE;
         set_partition(output, output->is.columns, unit, 0);
+    } else if ((flags & PS_OP_COLLECTIVE) != 0) {
+        step->split = PS_SPLIT_ONE;
+        step->stream = PS_STREAM_COMM;
     } else if (follows_partition(s, step)) {
         step->split = PS_SPLIT_COLUMNS;
         if (output != NULL) {
@@ -230,9 +241,15 @@ static bool crosses_workers(const scheduler *s, const ps_plan_step *step, ps_val
 static void place_barriers(scheduler *s)
 {
     uint32_t last = 0; // the last step with a barrier before it; the start of the plan is one
+    uint32_t started = 0;
+    uint32_t joined = 0;
     for (uint32_t i = 0; i < s->plan->step_count; i++) {
         ps_plan_step *step = &s->plan->steps[i];
         choose_split(s, step);
+        s->started[i] = started;
+        if (step->op == PS_OP_PREFETCH) {
+            continue;
+        }
         for (uint32_t j = 0; j < step->input_count; j++) {
             const ps_value_id id = step->inputs[j];
             const ps_value_id alias = value_of(s, id)->is.alias_of;
@@ -240,7 +257,16 @@ static void place_barriers(scheduler *s)
             if (crosses_workers(s, step, id) && writer >= last) {
                 step->barrier = true;
             }
+            // Worker 0 comes to the barrier when the collective is done.
+            if (writer != PS_NO_VALUE && s->plan->steps[writer].stream == PS_STREAM_COMM &&
+                s->started[writer] > joined) {
+                step->join = s->started[writer];
+                step->barrier = true;
+            }
         }
+        joined = step->join > joined ? step->join : joined;
+        started += step->stream == PS_STREAM_COMM;
+        s->started[i] = started;
         last = step->barrier ? i : last;
         if (step->output != PS_NO_VALUE) {
             s->writer[step->output] = i;
@@ -312,6 +338,9 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     const ps_machine *machine = s->options->machine;
     const uint32_t workers = machine->threads;
     ps_work work = {0};
+    if (step->op == PS_OP_PREFETCH) { // its bytes are its reader's, its time is the wait's
+        return;
+    }
     const ps_value *output = step->output == PS_NO_VALUE ? NULL : &value_of(s, step->output)->is;
     const uint64_t rows = output == NULL ? s->options->rows_max : rows_of(s, output);
     for (uint32_t i = 0; i < step->input_count; i++) {
@@ -340,7 +369,14 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     work.cache_bytes += output == NULL ? 0 : rows * row_bytes(output);
     work.cache_bytes *= step->split == PS_SPLIT_ALL ? workers
                                                     : 1; // all workers' rate, each does all
-    step->predicted_ns = ps_cost_work_ns(machine, &work) +
+    const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
+    const uint64_t moved = is_collective ? rows * row_bytes(output) : 0;
+    const uint64_t work_ns = ps_cost_work_ns(machine, &work);
+    const uint64_t all_ns = step->op == PS_OP_LINEAR_ALL_REDUCE
+                                ? ps_cost_fused_ns(machine, work_ns, moved, step->attributes.chunks)
+                            : is_collective ? ps_cost_collective_ns(machine, moved)
+                                            : work_ns;
+    step->predicted_ns = all_ns +
                          (step->barrier && workers > 1 ? (uint64_t)machine->barrier_ns : 0);
 }
 
@@ -357,6 +393,8 @@ static ps_status start_plan(scheduler *s)
     *plan = (ps_plan){.rows_max = s->options->rows_max,
                       .logits_max = s->options->logits_max,
                       .context_max = s->options->context_max,
+                      .ranks = s->options->ranks <= 1 ? 0 : s->options->ranks,
+                      .rank = s->options->rank,
                       .vocabulary = graph->vocabulary,
                       .kv_group_count = graph->kv_group_count,
                       .value_count = graph->value_count};
@@ -365,7 +403,8 @@ static ps_status start_plan(scheduler *s)
     plan->steps = PS_ARENA_NEW(graph->arena, ps_plan_step, 2 * (uint64_t)graph->node_count);
     s->writer = PS_ARENA_NEW(graph->arena, uint32_t,
                              (uint64_t)graph->value_count + graph->node_count);
-    if (plan->values == NULL || plan->steps == NULL || s->writer == NULL) {
+    s->started = PS_ARENA_NEW(graph->arena, uint32_t, 2 * (uint64_t)graph->node_count);
+    if (plan->values == NULL || plan->steps == NULL || s->writer == NULL || s->started == NULL) {
         return PS_NO_MEMORY;
     }
     memset(s->writer, 0xff, ((uint64_t)graph->value_count + graph->node_count) * sizeof *s->writer);

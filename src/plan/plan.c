@@ -4,10 +4,8 @@
 const char *ps_split_name(ps_split split)
 {
     static const char *const NAMES[PS_SPLIT_COUNT] = {
-        [PS_SPLIT_ALL] = "all",
-        [PS_SPLIT_ROWS] = "rows",
-        [PS_SPLIT_COLUMNS] = "columns",
-        [PS_SPLIT_UNITS] = "units",
+        [PS_SPLIT_ALL] = "all",     [PS_SPLIT_ROWS] = "rows", [PS_SPLIT_COLUMNS] = "columns",
+        [PS_SPLIT_UNITS] = "units", [PS_SPLIT_ONE] = "one",
     };
     ps_assert((unsigned)split < PS_SPLIT_COUNT);
     return NAMES[split];
@@ -20,8 +18,9 @@ const char *ps_split_name(ps_split split)
     }
 
 const ps_plan_field ps_plan_fields[PS_PLAN_FIELDS] = {
-    FIELD(ps_plan, rows_max),   FIELD(ps_plan, logits_max),   FIELD(ps_plan, context_max),
-    FIELD(ps_plan, vocabulary), FIELD(ps_plan, shared_bytes), FIELD(ps_plan, private_bytes),
+    FIELD(ps_plan, rows_max),     FIELD(ps_plan, logits_max),    FIELD(ps_plan, context_max),
+    FIELD(ps_plan, ranks),        FIELD(ps_plan, rank),          FIELD(ps_plan, vocabulary),
+    FIELD(ps_plan, shared_bytes), FIELD(ps_plan, private_bytes),
 };
 
 const ps_plan_field ps_plan_value_fields[PS_PLAN_VALUE_FIELDS] = {
@@ -31,9 +30,8 @@ const ps_plan_field ps_plan_value_fields[PS_PLAN_VALUE_FIELDS] = {
 };
 
 const ps_plan_field ps_plan_step_fields[PS_PLAN_STEP_FIELDS] = {
-    FIELD(ps_plan_step, stream),
-    FIELD(ps_plan_step, weight_bytes),
-    FIELD(ps_plan_step, row_ops),
+    FIELD(ps_plan_step, stream),       FIELD(ps_plan_step, join),
+    FIELD(ps_plan_step, weight_bytes), FIELD(ps_plan_step, row_ops),
     FIELD(ps_plan_step, predicted_ns),
 };
 

@@ -25,10 +25,20 @@ typedef enum ps_split {
     PS_SPLIT_ROWS,    // a contiguous range of rows each
     PS_SPLIT_COLUMNS, // the columns that each worker owns of the value (part_unit)
     PS_SPLIT_UNITS,   // the operator's own units: (row, head, chunk), (expert, columns)
+    PS_SPLIT_ONE,     // worker 0 alone: collectives
     PS_SPLIT_COUNT,
 } ps_split;
 
-const char *ps_split_name(ps_split split); // "all", "rows", "columns", "units"
+const char *ps_split_name(ps_split split); // "all", "rows", "columns", "units", "one"
+
+// Where a step runs. Workers walk all steps in their order; one of another stream than theirs is
+// started there, and done later: before a step that joins it, or before the end of the plan.
+typedef enum ps_stream {
+    PS_STREAM_COMPUTE,
+    PS_STREAM_COMM,     // collectives, one after the other
+    PS_STREAM_PREFETCH, // what the wait for a collective or a barrier is used for
+    PS_STREAM_COUNT,
+} ps_stream;
 
 typedef struct ps_plan_value {
     ps_value is;     // kind, shape, view
@@ -49,7 +59,8 @@ typedef struct ps_plan_step {
     ps_op_attributes attributes;
     bool barrier; // all workers have finished everything before this step
     ps_split split;
-    uint32_t stream;       // 0: compute
+    uint32_t stream;       // ps_stream
+    uint32_t join;         // that many collectives of the plan are done before this step; 0: any
     uint64_t weight_bytes; // read from memory by a step of rows_max rows
     uint64_t row_ops;      // multiply-adds per row
     uint64_t predicted_ns; // of a step of rows_max rows, its barrier included
@@ -60,6 +71,8 @@ typedef struct ps_plan {
     uint32_t rows_max;    // a step has 1..rows_max rows,
     uint32_t logits_max;  //   0..logits_max of which want logits
     uint32_t context_max; // no row's position reaches this
+    uint32_t ranks,
+        rank; // processes that share the model, and the one that runs this; 0: one alone
     // What it computes.
     uint32_t vocabulary;
     uint32_t kv_group_count;

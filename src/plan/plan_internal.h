@@ -11,6 +11,8 @@ typedef struct ps_plan_check {
     uint32_t *writer;    // [values] the step that writes it, PS_NO_VALUE: none so far
     uint32_t *last_read; // [values] the last step so far that writes or reads it
     uint32_t *epoch;     // [steps] how many barriers stand before or at it
+    uint32_t *started;   // [steps] how many collectives stand before or at it
+    uint32_t *joined;    // [steps] how many are known to be done when it runs
 } ps_plan_check;
 
 // The value whose storage `id` names: itself, or what it is a view of.
@@ -26,6 +28,10 @@ PS_MUST_USE ps_status ps_plan_check_split(const ps_plan *plan, const ps_plan_ste
 // A barrier stands between the step and the writing of all it reads of other workers. Needs
 // check->writer and check->epoch up to the step.
 PS_MUST_USE ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t step);
+
+// A prefetch has a wait to fill, somebody who reads what it moves, and no other moves it before.
+// Needs all of check.
+PS_MUST_USE ps_status ps_plan_check_prefetches(const ps_plan_check *check, ps_arena *arena);
 
 // No two values that are needed at the same time share bytes. Needs all of check. Scratch comes
 // from the arena; O(n log n).
@@ -43,7 +49,7 @@ typedef struct ps_plan_field {
 } ps_plan_field;
 
 // In the order in which they are printed.
-enum { PS_PLAN_FIELDS = 6, PS_PLAN_VALUE_FIELDS = 5, PS_PLAN_STEP_FIELDS = 4 };
+enum { PS_PLAN_FIELDS = 8, PS_PLAN_VALUE_FIELDS = 5, PS_PLAN_STEP_FIELDS = 5 };
 extern const ps_plan_field ps_plan_fields[PS_PLAN_FIELDS];             // of ps_plan
 extern const ps_plan_field ps_plan_value_fields[PS_PLAN_VALUE_FIELDS]; // of ps_plan_value
 extern const ps_plan_field ps_plan_step_fields[PS_PLAN_STEP_FIELDS];   // of ps_plan_step

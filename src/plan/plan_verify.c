@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of the arrays that verifying takes: fewer than 200 bytes a value and 8 a step.
+// Of the arrays that verifying takes: fewer than 200 bytes a value and 16 a step.
 #define ARENA_BYTES ((size_t)64 << 20)
 
 static ps_status check_key(const ps_plan *plan)
@@ -21,6 +21,8 @@ static ps_status check_key(const ps_plan *plan)
     PS_TRY(ps_range_check("rows_max", plan->rows_max, 1, PS_PLAN_ROWS_MAX));
     PS_TRY(ps_range_check("logits_max", plan->logits_max, 0, plan->rows_max));
     PS_TRY(ps_range_check("context_max", plan->context_max, 1, PS_PLAN_CONTEXT_MAX));
+    PS_TRY(ps_range_check("ranks", plan->ranks, 0, PS_RANKS_MAX));
+    PS_TRY(ps_range_check("rank", plan->rank, 0, plan->ranks == 0 ? 0 : plan->ranks - 1));
     PS_TRY(ps_range_check("vocabulary", plan->vocabulary, 1, PS_COLUMNS_MAX));
     PS_TRY(ps_range_check("kv groups", plan->kv_group_count, 0, PS_KV_GROUPS_LIMIT));
     for (uint32_t i = plan->kv_group_count; i < PS_KV_GROUPS_LIMIT; i++) {
@@ -200,8 +202,8 @@ static ps_status check_order(ps_plan_check *check, uint32_t index)
     const ps_plan_step *step = &check->plan->steps[index];
     for (uint32_t i = 0; i < step->input_count; i++) {
         const ps_value *value = &check->plan->values[step->inputs[i]].is;
-        if (value->kind == PS_VALUE_WEIGHT) {
-            continue;
+        if (value->kind == PS_VALUE_WEIGHT || step->op == PS_OP_PREFETCH) {
+            continue; // of a kv, what earlier runs have written
         }
         if (value->kind == PS_VALUE_KV && step->op == PS_OP_KV_WRITE) {
             PS_TRY(write_value(check, step->inputs[i], index));
@@ -231,6 +233,18 @@ static ps_status check_formats(const ps_plan *plan, const ps_plan_step *step)
         }
     }
     return PS_OK;
+}
+
+// A collective is one of all ranks of the plan. A runner of one rank has nobody to ask.
+static ps_status check_collective(const ps_plan *plan, const ps_plan_step *step)
+{
+    if (plan->ranks <= 1) {
+        return ps_fail(PS_INVALID, "a collective in a plan of one rank");
+    }
+    return step->attributes.ranks == plan->ranks && step->attributes.rank == plan->rank
+               ? PS_OK
+               : ps_fail(PS_INVALID, "is of rank %u of %u, the plan of rank %u of %u",
+                         step->attributes.rank, step->attributes.ranks, plan->rank, plan->ranks);
 }
 
 // The step that wrote what an operand shows in whole.
@@ -309,6 +323,12 @@ static ps_status check_operator(const ps_plan_check *check, const ps_plan_step *
         return check_routed(check, step);
     case PS_OP_EXPERT_SUM:
         return check_routed(check, step);
+    case PS_OP_LINEAR_ALL_REDUCE:
+        PS_TRY(check_formats(check->plan, step));
+        return check_collective(check->plan, step);
+    case PS_OP_ALL_REDUCE:
+    case PS_OP_ALL_GATHER:
+        return check_collective(check->plan, step);
     case PS_OP_ATTENTION_PARTIAL:
         return check_partial(check->plan, step);
     case PS_OP_ATTENTION_MERGE:
@@ -318,11 +338,30 @@ static ps_status check_operator(const ps_plan_check *check, const ps_plan_step *
     }
 }
 
+// A step can wait only for what was started before it.
+static ps_status check_stream(const ps_plan_check *check, uint32_t index)
+{
+    const ps_plan_step *step = &check->plan->steps[index];
+    const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
+    const uint32_t right = is_collective                ? PS_STREAM_COMM
+                           : step->op == PS_OP_PREFETCH ? PS_STREAM_PREFETCH
+                                                        : PS_STREAM_COMPUTE;
+    if (step->stream != right) {
+        return ps_fail(PS_INVALID, "stream=%u, %u would be right", step->stream, right);
+    }
+    if (step->join > 0 && !step->barrier) {
+        return ps_fail(PS_INVALID, "join=%u without a barrier, at which the other workers wait",
+                       step->join);
+    }
+    const uint32_t before = index == 0 ? 0 : check->started[index - 1];
+    return ps_range_check("join", step->join, 0, before);
+}
+
 static ps_status check_step(ps_plan_check *check, uint32_t index)
 {
     const ps_plan_step *step = &check->plan->steps[index];
     PS_TRY(check_operands(check->plan, step));
-    PS_TRY(ps_range_check("stream", step->stream, 0, 0));
+    PS_TRY(check_stream(check, index));
     PS_TRY(check_order(check, index));
     PS_TRY(check_operator(check, step));
     PS_TRY(ps_plan_check_split(check->plan, step));
@@ -333,10 +372,16 @@ static ps_status check_steps(ps_plan_check *check)
 {
     const ps_plan *plan = check->plan;
     uint32_t epoch = 0;
+    uint32_t started = 0;
+    uint32_t joined = 0;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
         epoch += step->barrier;
         check->epoch[i] = epoch;
+        started += step->stream == PS_STREAM_COMM;
+        joined = step->join > joined ? step->join : joined;
+        check->started[i] = started;
+        check->joined[i] = joined;
         const ps_status status = check_step(check, i);
         if (status != PS_OK) {
             const bool named = step->output < plan->value_count;
@@ -381,13 +426,17 @@ static ps_status verify(const ps_plan *plan, ps_arena *arena)
         .writer = PS_ARENA_NEW(arena, uint32_t, plan->value_count),
         .last_read = PS_ARENA_NEW(arena, uint32_t, plan->value_count),
         .epoch = PS_ARENA_NEW(arena, uint32_t, plan->step_count),
+        .started = PS_ARENA_NEW(arena, uint32_t, plan->step_count),
+        .joined = PS_ARENA_NEW(arena, uint32_t, plan->step_count),
     };
-    if (check.writer == NULL || check.last_read == NULL || check.epoch == NULL) {
+    if (check.writer == NULL || check.last_read == NULL || check.epoch == NULL ||
+        check.started == NULL || check.joined == NULL) {
         return PS_NO_MEMORY;
     }
     memset(check.writer, 0xff, plan->value_count * sizeof *check.writer);
     PS_TRY(check_steps(&check));
     PS_TRY(check_output(&check));
+    PS_TRY(ps_plan_check_prefetches(&check, arena));
     return ps_plan_check_lives(&check, arena);
 }
 

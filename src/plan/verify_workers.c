@@ -4,7 +4,9 @@
 //      and together the whole are accepted.
 //   2. A worker reads another's part only when a barrier stands between: the time between two
 //      barriers is an epoch, and within one nothing is known of who is where.
-//   3. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
+//   3. What a collective makes is read behind a barrier that worker 0 passes when it is done; until
+//      there it may be written.
+//   4. Bytes of the shared workspace go from one value to the next at a barrier, bytes of a private
 //      one from step to step.
 #include "plan/plan_internal.h"
 
@@ -14,13 +16,18 @@ static bool can_split(ps_op op, ps_split split)
 {
     switch (op) {
     case PS_OP_LINEAR:
+    case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
         return split == PS_SPLIT_COLUMNS;
+    case PS_OP_PREFETCH:
     case PS_OP_ATTENTION:
     case PS_OP_ATTENTION_PARTIAL:
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
         return split == PS_SPLIT_UNITS;
+    case PS_OP_ALL_REDUCE:
+    case PS_OP_ALL_GATHER:
+        return split == PS_SPLIT_ONE;
     case PS_OP_KV_WRITE: // one cache for all: every worker writing all of it would be a race
         return split == PS_SPLIT_ROWS || split == PS_SPLIT_COLUMNS;
     default:
@@ -34,6 +41,7 @@ static uint32_t columns_of_one(const ps_plan *plan, const ps_plan_step *step)
 {
     switch (step->op) {
     case PS_OP_LINEAR:
+    case PS_OP_LINEAR_ALL_REDUCE:
         return PS_GROUP_ROWS;
     case PS_OP_GATE_UP:
     case PS_OP_QUANTISE:
@@ -133,8 +141,8 @@ static bool reads_own_rows(const ps_plan *plan, const ps_plan_step *step,
 
 static bool reads_own_columns(const ps_plan *plan, const ps_plan_step *step, uint32_t operand)
 {
-    const bool needs_all = step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP ||
-                           (step->op == PS_OP_ROPE && operand == 1);
+    const bool needs_all = step->op == PS_OP_LINEAR || step->op == PS_OP_LINEAR_ALL_REDUCE ||
+                           step->op == PS_OP_GATE_UP || (step->op == PS_OP_ROPE && operand == 1);
     if (step->split != PS_SPLIT_COLUMNS || needs_all) {
         return false;
     }
@@ -171,9 +179,16 @@ ps_status ps_plan_check_barriers(const ps_plan_check *check, uint32_t index)
 {
     const ps_plan *plan = check->plan;
     const ps_plan_step *step = &plan->steps[index];
-    for (uint32_t i = 0; i < step->input_count; i++) {
+    for (uint32_t i = 0; i < step->input_count && step->op != PS_OP_PREFETCH; i++) {
         const ps_plan_value *value = &plan->values[step->inputs[i]];
         const uint32_t writer = check->writer[ps_plan_storage(plan, step->inputs[i])];
+        if (value->is.kind != PS_VALUE_WEIGHT && writer != index &&
+            plan->steps[writer].stream == PS_STREAM_COMM &&
+            check->joined[index] < check->started[writer]) {
+            return ps_fail(PS_INVALID,
+                           "reads '%s' before the collective of step %u has been joined",
+                           value->is.name, writer);
+        }
         if (value->is.kind == PS_VALUE_WEIGHT || writer == index || // a kv_write's own cache
             check->epoch[writer] != check->epoch[index] ||
             reads_own(plan, step, i, plan->steps[writer].split)) {
@@ -210,6 +225,32 @@ static int by_last(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+// The epoch up to which a value is written or read.
+static uint32_t last_epoch(const ps_plan_check *check, uint32_t id)
+{
+    const ps_plan *plan = check->plan;
+    const uint32_t writer = check->writer[id];
+    const uint32_t read = check->epoch[check->last_read[id]];
+    if (plan->values[id].is.is_output) {
+        return UINT32_MAX;
+    }
+    if (plan->steps[writer].stream != PS_STREAM_COMM) {
+        return read;
+    }
+    uint32_t low = writer; // the first step that has joined it
+    uint32_t high = plan->step_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (check->joined[middle] < check->started[writer]) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    const uint32_t joined = low < plan->step_count ? check->epoch[low] : UINT32_MAX;
+    return joined > read ? joined : read;
+}
+
 static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifetime *lives)
 {
     const ps_plan *plan = check->plan;
@@ -225,15 +266,14 @@ static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifeti
         if (rows == 0) { // of logits that nobody may want: no bytes
             continue;
         }
-        const uint32_t last = check->last_read[i];
         lives[count++] = (lifetime){
             .value = value,
             .begin = value->offset_bytes,
             .end = value->offset_bytes + rows * value->row_bytes,
             .first = is_private ? writer : check->epoch[writer],
-            .last = value->is.is_output ? UINT32_MAX
-                    : is_private        ? last
-                                        : check->epoch[last],
+            .last = !is_private           ? last_epoch(check, i)
+                    : value->is.is_output ? UINT32_MAX
+                                          : check->last_read[i],
         };
     }
     return count;

@@ -107,7 +107,8 @@ static void add_bytes(const ps_plan *plan, const ps_plan_step *step, const exten
     const uint64_t rows = step->output == PS_NO_VALUE
                               ? is->rows
                               : ps_plan_rows(&plan->values[step->output], is->rows, is->logits);
-    for (uint32_t i = 0; i < step->input_count; i++) {
+    // What a prefetch moves, its reader reads.
+    for (uint32_t i = 0; i < step->input_count && step->op != PS_OP_PREFETCH; i++) {
         const ps_value *input = &plan->values[step->inputs[i]].is;
         if (input->kind == PS_VALUE_WEIGHT) {
             op->weight_bytes += weight_bytes_of(step, input, rows);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PS_DECODE_ROWS_MAX 8u // of a program that is for decoding
 #define ARENA_BYTES ((size_t)4 << 30)
 
 typedef struct sequence {
@@ -76,6 +77,16 @@ static ps_status create_sequences(ps_session *session)
     return PS_OK;
 }
 
+uint64_t ps_session_step_bytes(const ps_session_config *config)
+{
+    const uint64_t told = config->sequences < config->batch_rows ? config->sequences
+                                                                 : config->batch_rows;
+    const uint64_t table_blocks = told * ps_divide_up(config->context_tokens, PS_KV_BLOCK_TOKENS);
+    const uint64_t changes = (config->batch_rows + table_blocks) * config->group_count;
+    return sizeof(ps_step) + config->batch_rows * sizeof(ps_step_row) +
+           changes * sizeof(ps_step_block);
+}
+
 static ps_status create(ps_session *session)
 {
     const ps_session_config *config = &session->config;
@@ -90,13 +101,7 @@ static ps_status create(ps_session *session)
         PS_TRY(ps_blocks_init(&session->groups[g], config->group_blocks[g], &session->arena));
     }
     PS_TRY(create_sequences(session));
-    const uint64_t told = config->sequences < config->batch_rows ? config->sequences
-                                                                 : config->batch_rows;
-    const uint64_t table_blocks = told * ps_divide_up(config->context_tokens, PS_KV_BLOCK_TOKENS);
-    const uint64_t changes = (config->batch_rows + table_blocks) * config->group_count;
-    session->step = ps_arena_alloc(&session->arena, 1,
-                                   sizeof(ps_step) + config->batch_rows * sizeof(ps_step_row) +
-                                       changes * sizeof(ps_step_block));
+    session->step = ps_arena_alloc(&session->arena, 1, ps_session_step_bytes(config));
     session->rows = PS_ARENA_NEW(&session->arena, ps_row, config->batch_rows);
     return session->step == NULL || session->rows == NULL ? PS_NO_MEMORY : PS_OK;
 }
@@ -124,6 +129,9 @@ void ps_session_destroy(ps_session *session)
     if (session == NULL) {
         return;
     }
+    if (session->config.tell_end != NULL) {
+        session->config.tell_end(session->config.context);
+    }
     ps_exec_destroy(session->config.exec);
     ps_profiler_destroy(session->profiler);
     ps_arena_deinit(&session->arena);
@@ -144,6 +152,11 @@ void ps_session_get_info(const ps_session *session, ps_session_info *out)
                              .kv_bytes = ps_exec_kv_bytes(config->exec),
                              .workspace_bytes = ps_exec_workspace_bytes(config->exec),
                              .barriers_per_step = barriers};
+}
+
+uint64_t ps_session_kv_read_bytes(const ps_session *session, uint32_t position)
+{
+    return ps_exec_kv_read_bytes(session->config.exec, position);
 }
 
 // ---- profiling
@@ -175,8 +188,69 @@ void ps_session_profile_get(const ps_session *session, ps_profile *out)
     *out = session->profiler == NULL ? (ps_profile){0} : ps_profiler_get(session->profiler);
 }
 
+// ---- prefetching
+
+// Of all programs of a kind; gains are those of the one that has run most.
+static ps_prefetch_site site_report(const ps_session *session, ps_site site, bool is_prompt)
+{
+    ps_prefetch_site sum = {.site = site == PS_SITE_NONE ? "all" : ps_site_name(site),
+                            .is_prompt = is_prompt};
+    for (uint32_t i = 0; i < session->config.program_count; i++) {
+        const ps_program *program = session->config.programs[i];
+        if ((ps_program_plan(program)->rows_max > PS_DECODE_ROWS_MAX) != is_prompt) {
+            continue;
+        }
+        ps_prefetch_report one;
+        ps_exec_prefetch_report(session->config.exec, program, site, &one);
+        sum.planned += one.planned;
+        sum.fired += one.fired;
+        sum.asked_bytes += one.asked_bytes;
+        sum.moved_bytes += one.moved_bytes;
+        sum.is_off |= one.is_off;
+        if (one.controls > sum.controls) {
+            sum.controls = one.controls;
+            sum.gain = one.gain;
+            sum.gain_lower = one.gain_lower;
+            sum.gain_upper = one.gain_upper;
+        }
+    }
+    return sum;
+}
+
+uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out)
+{
+    uint32_t count = 0;
+    for (uint32_t prompt = 0; prompt < 2; prompt++) {
+        for (uint32_t i = 0; i < PS_SITE_COUNT; i++) {
+            // All together stand last.
+            const ps_site site = (ps_site)((i + 1) % PS_SITE_COUNT);
+            out[count] = site_report(session, site, prompt == 1);
+            count += out[count].planned > 0;
+        }
+    }
+    return count;
+}
+
+// ---- steps
+
+static ps_status tell(ps_session *session, const ps_program *program)
+{
+    const ps_session_config *config = &session->config;
+    if (config->tell_step == NULL) {
+        return PS_OK;
+    }
+    uint32_t index = 0;
+    while (config->programs[index] != program) {
+        index++;
+    }
+    const uint64_t bytes = sizeof(ps_step) + session->step->row_count * sizeof(ps_step_row) +
+                           session->step->block_count * sizeof(ps_step_block);
+    return config->tell_step(config->context, index, session->step, bytes);
+}
+
 static ps_status run_program(ps_session *session, const ps_program *program)
 {
+    PS_TRY(tell(session, program));
     return session->is_profiling
                ? ps_profiler_run(session->profiler, session->config.exec, program, session->step)
                : ps_exec_run(session->config.exec, program, session->step);

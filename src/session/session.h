@@ -19,7 +19,15 @@ typedef struct ps_session_config {
     uint32_t group_count;
     uint32_t group_windows[PS_KV_GROUPS_LIMIT]; // 0: all positions
     uint32_t group_blocks[PS_KV_GROUPS_LIMIT];
+    // Told before a step runs, and when the session ends; NULL: nobody. A step whose telling fails
+    // does not run.
+    ps_status (*tell_step)(void *context, uint32_t program, const ps_step *step, uint64_t bytes);
+    void (*tell_end)(void *context);
+    void *context;
 } ps_session_config;
+
+// Bytes of the largest step that such a session makes.
+uint64_t ps_session_step_bytes(const ps_session_config *config);
 
 PS_MUST_USE ps_status ps_session_create_from(const ps_session_config *config, ps_session **out);
 

@@ -143,8 +143,9 @@ def test_bench_of_many_sequences():
     rows = document("bench", MODEL, "-p", "4", "-n", "3", "-d", "2", "-npl", "1,3", "-r", "1")
     seen = [(row["n_parallel"], row["n_prompt"], row["n_gen"]) for row in rows]
     assert seen == [(1, 4, 0), (1, 0, 3), (3, 4, 0), (3, 0, 3)], seen
-    for row in (rows[1], rows[3]):  # a step reads the weights once
-        bytes_per_s = row["avg_ts"] / row["n_parallel"] * row["bytes_per_token"]
+    assert rows[3]["bytes_per_token"] < 0.6 * rows[1]["bytes_per_token"], rows  # a step reads the weights once
+    for row in (rows[1], rows[3]):
+        bytes_per_s = row["avg_ts"] * row["bytes_per_token"]
         assert abs(row["gbs"] - bytes_per_s / 1e9) < 1e-5 * row["gbs"] + 1e-12, row
 
 
@@ -214,7 +215,7 @@ def test_bench_ops_json():
             if decodes:
                 every = row["ops"][-1]
                 assert every["count"] == len(steps) and every["barriers"] == row["barriers"], row
-                assert every["weight_bytes"] == row["bytes_per_token"] and every["kv_bytes"] > 0, row
+                assert every["weight_bytes"] <= row["bytes_per_token"] and every["kv_bytes"] > 0, row
                 assert row["step_us"] * row["steps"] <= 1e6 * sum(4 / speed for speed in row["samples_ts"]), row
 
 

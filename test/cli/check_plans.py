@@ -74,12 +74,12 @@ def test_what_it_says():
         assert got["fingerprint"] == document("info", MODEL)["fingerprint"]
         assert lines[2].startswith("machine name=") and lines[2].endswith(" threads=3"), lines[2]
         assert lines[3:6] == ["ranks count=1 rank=0", "policy name=off", ""], lines[3:6]
-        buckets = [(8, 8, 1000), (64, 64, 1000), (100, 64, 1000)]
+        buckets = [(1, 1, 1000), (8, 8, 1000), (64, 64, 1000), (100, 64, 1000)]
         assert [tuple(plan.values()) for plan in got["plans"]] == buckets, got["plans"]
         heads = [tuple(map(int, re.match(r"plan rows_max=(\d+) logits_max=(\d+) context_max=(\d+) ", line).groups()))
                  for line in lines if line.startswith("plan ")]
         assert heads == buckets, heads
-        assert b"3 plans for 3 threads" in output("plan", MODEL, "-o", path, "--force", "--no-measure", "-c", "1000",
+        assert b"4 plans for 3 threads" in output("plan", MODEL, "-o", path, "--force", "--no-measure", "-c", "1000",
                                                   "-b", "100", "-t", "3")
         # the defaults are those of run
         output("plan", MODEL, "-o", path, "--force", "--no-measure", "-t", "1")
@@ -94,7 +94,7 @@ def test_plans_that_do_not_fit_are_refused():
             return refused("run", model, "-p", "abc", "--plan", path, *sizes, says=[path, *says])
         right = f"prestage plan {MODEL} -o "
         refuse(plans, "number of threads is 1, here it is 2", right, "-t 2 ", "makes one that fits", sizes=("-c", "512", "-b", "32", "-t", "2"))
-        refuse(plans, "no plan for 8 rows at a context of 600", right, "-c 600 -b 32", sizes=("-c", "600", "-b", "32", "-t", "1"))
+        refuse(plans, "no plan for 1 rows at a context of 600", right, "-c 600 -b 32", sizes=("-c", "600", "-b", "32", "-t", "1"))
         refuse(plans, "no plan for 33 rows at a context of 512", right, "-b 33", sizes=("-c", "512", "-b", "33", "-t", "1"))
         refuse(plans, "another model", model=golden("kmix-k"))
         for pattern, replacement, says in (
@@ -138,7 +138,7 @@ def test_plans_that_do_not_fit_are_refused():
         refuse(folder, "a folder; a plan file")
         refuse(os.path.join(folder, "none"), "No such file")
         refuse("/dev/null", "no regular file")
-        refused("bench", MODEL, "-p", "8", "-n", "0", "-t", "1", "--no-ceiling", "--plan", plans, says=["no plan for 8 rows"])
+        refused("bench", MODEL, "-p", "8", "-n", "0", "-t", "1", "--no-ceiling", "--plan", plans, says=["no plan for 1 rows"])
 
 
 def test_targets():
@@ -166,7 +166,7 @@ def test_compiled_files_carry_plans():
         assert answer(path) == answer(MODEL)
         assert verbose(path).endswith("its plans are used")
         assert "threads is 1, here it is 2" in verbose(path, sizes=("-c", "512", "-b", "32", "-t", "2"))
-        assert "no plan for 8 rows at a context of 64" in verbose(path, sizes=("-c", "64", "-b", "32", "-t", "1"))
+        assert "no plan for 1 rows at a context of 64" in verbose(path, sizes=("-c", "64", "-b", "32", "-t", "1"))
         assert verbose(path, "--plan", plans) == "" and verbose(MODEL) == ""
         # a file of plans of this model comes before those inside, one of another is refused
         refused("run", path, "-p", "x", "--plan", made(folder, model=golden("kmix-k"), name="other"), *SIZES,

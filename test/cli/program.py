@@ -37,10 +37,11 @@ def run(*arguments, stdin=b"", environment=None, timeout=300):
 
 
 def output(*arguments, **keywords):
-    """stdout of a run that has to succeed and say nothing on stderr."""
+    """stdout of a run that has to succeed and say nothing on stderr but that this machine is small."""
     done = run(*arguments, **keywords)
     assert done.returncode == 0, f"{arguments}: exit {done.returncode}, {done.stderr!r}"
-    assert done.stderr == b"", f"{arguments}: stderr {done.stderr!r}"
+    lines = [line for line in done.stderr.splitlines() if not line.endswith(b" would fit")]
+    assert not lines, f"{arguments}: stderr {done.stderr!r}"
     return done.stdout
 
 

@@ -174,16 +174,16 @@ static void test_crowds(void **state)
     } ROWS[] = {
         {{2, 1, 2, 2, false}, NULL},
         {{1, 2, 2, 2, false}, NULL},
-        {{2, 2, 2, 2, false}, "2 ranks of 2 threads share 2 CPUs"},
+        {{2, 2, 2, 2, false}, "2 ranks with -t 2 share 2 CPUs: they will wait for each other; -t 1"},
         {{4, 4, 8, 16, false},
-         "4 ranks of 4 threads share 8 CPUs: they will wait for each other; 2"},
+         "4 ranks with -t 4 share 8 CPUs: they will wait for each other; -t 2"},
         {{3, 1, 2, 2, false},
-         "3 ranks of 1 threads share 2 CPUs: they will wait for each other; 1"},
+         "3 ranks with -t 1 share 2 CPUs: they will wait for each other; ranks up to 2"},
         {{2, 4, 1, 8, true},
          "lets this one use 1 of 8 CPUs: give mpirun --bind-to none or --map-by slot:PE=4"},
         {{2, 4, 4, 8, true}, NULL},
         {{2, 4, 8, 8, true}, NULL},
-        {{4, 4, 4, 8, true}, "4 ranks of 4 threads share 8 CPUs"},
+        {{4, 4, 4, 8, true}, "4 ranks with -t 4 share 8 CPUs"},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         char text[256] = "";

@@ -223,8 +223,8 @@ static void test_compiled_files(void **state)
     assert_int_equal(0, rmdir(folder));
 }
 
-// Plans that are read, from a file and from inside a compiled one. What cannot be read of the latter
-// is made.
+// Plans that are read, from a file and from inside a compiled one. What cannot be read of the
+// latter is made.
 static void test_plan_files(void **state)
 {
     char path[512];

@@ -11,8 +11,9 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
+#include "engine/golden_file.h"
+
 #include <math.h>
-#include <prestage/prestage.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,48 +25,6 @@ static const char *const MODELS[] = {
     "qwen3moe-q8_0", "gemma3-bf16", "qwen3moe-wide-q4_k", "gemma3-q8_0",
 };
 #define MODEL_COUNT (sizeof MODELS / sizeof MODELS[0])
-
-// Logits spread over about 3. The reference sums in another order, which now and then tips a
-// rounding.
-#define EXACT_FACTOR 2.0f
-#define ROUNDED_FACTOR 0.75f
-#define SUMS 0.002f
-
-typedef struct golden {
-    uint32_t prompt_count, position_count, vocabulary, greedy_count;
-    float noise, margin;
-    uint32_t prompt[64], positions[16], greedy[16];
-    float *exact, *rounded; // [position_count][vocabulary]
-} golden;
-
-static void read_exactly(FILE *file, void *out, size_t bytes)
-{
-    assert_int_equal(bytes, fread(out, 1, bytes, file));
-}
-
-static void load_golden(const char *name, golden *out)
-{
-    char path[512];
-    char magic[8];
-    (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.golden", PS_SOURCE_DIR, name);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    read_exactly(file, magic, sizeof magic);
-    assert_memory_equal("PSGOLD2\n", magic, sizeof magic);
-    read_exactly(file, &out->prompt_count, 4 * sizeof(uint32_t));
-    read_exactly(file, &out->noise, 2 * sizeof(float));
-    assert_true(out->prompt_count <= 64 && out->position_count <= 16 && out->greedy_count <= 16);
-    read_exactly(file, out->prompt, out->prompt_count * sizeof(uint32_t));
-    read_exactly(file, out->positions, out->position_count * sizeof(uint32_t));
-    read_exactly(file, out->greedy, out->greedy_count * sizeof(uint32_t));
-    const size_t values = (size_t)out->position_count * out->vocabulary;
-    out->exact = calloc(2 * values, sizeof(float));
-    assert_non_null(out->exact);
-    out->rounded = out->exact + values;
-    read_exactly(file, out->exact, 2 * values * sizeof(float));
-    assert_int_equal(EOF, fgetc(file));
-    (void)fclose(file);
-}
 
 static void expect_ok(ps_status status)
 {
@@ -132,15 +91,6 @@ static void run_prompt(opened *engine, const golden *g, uint32_t chunk, float *l
         }
     }
     assert_int_equal(g->position_count, done);
-}
-
-static uint32_t best_of(const float *logits, uint32_t count)
-{
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < count; i++) {
-        best = logits[i] > logits[best] ? i : best;
-    }
-    return best;
 }
 
 static void check_logits(const golden *g, const float *logits, const float *reference, float bound,

@@ -86,6 +86,15 @@ static inline void free_weights(weights *all)
     all->count = 0;
 }
 
+// Rank 0 among simulated ones; NULL for a plan of one rank, or of more than there can be.
+static inline ps_comm *open_ranks(const ps_plan *plan)
+{
+    ps_comm *comm = NULL;
+    const bool is_open = plan->ranks > 1 &&
+                         ps_comm_self_open(plan->ranks, &(ps_comm_options){0}, &comm) == PS_OK;
+    return is_open ? comm : NULL;
+}
+
 static inline void read_text(const char *name, char *text)
 {
     char path[512];

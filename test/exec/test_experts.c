@@ -52,8 +52,8 @@ static ps_weight random_experts(ps_gen *gen, uint32_t outputs, uint32_t inputs)
         for (uint64_t i = 0; i < outputs * row_bytes; i++) {
             rows[i] = i % 34 == 1 ? 0x1c : (uint8_t)ps_gen_next(gen);
         }
-        ps_pack_groups(packed + e * matrix_bytes, rows, PS_DTYPE_Q8_0, outputs, inputs, 0,
-                       outputs / PS_GROUP_ROWS);
+        ps_pack_groups(packed + e * matrix_bytes, rows, ps_dtype_row_bytes(PS_DTYPE_Q8_0, inputs),
+                       PS_DTYPE_Q8_0, outputs, inputs, 0, outputs / PS_GROUP_ROWS);
     }
     free(rows);
     return (ps_weight){.dtype = PS_DTYPE_Q8_0,

@@ -78,7 +78,8 @@ static ps_step *make_step(const ps_plan *plan, uint32_t blocks)
 static bool run_plan(ps_team *team, const ps_plan *plan, weights *all)
 {
     const uint32_t blocks = (uint32_t)ps_divide_up(plan->context_max, PS_KV_BLOCK_TOKENS);
-    ps_exec_options options = {.sequences = 2, .context_tokens = plan->context_max};
+    ps_comm *comm = open_ranks(plan);
+    ps_exec_options options = {.sequences = 2, .context_tokens = plan->context_max, .comm = comm};
     for (uint32_t g = 0; g < PS_KV_GROUPS_LIMIT; g++) {
         options.group_blocks[g] = 2 * blocks;
     }
@@ -100,6 +101,7 @@ static bool run_plan(ps_team *team, const ps_plan *plan, weights *all)
         free(step);
     }
     ps_exec_destroy(exec);
+    assert_int_equal(PS_OK, ps_comm_close(comm));
     return is_bound;
 }
 

@@ -72,8 +72,8 @@ static void pack_tensor(const ps_gguf_tensor *tensor, ps_weight *out)
     if (out->is_vector) {
         memcpy(data, tensor->data, bytes);
     } else {
-        ps_pack_groups(data, tensor->data, out->dtype, out->outputs, out->inputs, 0,
-                       ps_divide_up(out->outputs, PS_GROUP_ROWS));
+        ps_pack_groups(data, tensor->data, ps_dtype_row_bytes(out->dtype, out->inputs), out->dtype,
+                       out->outputs, out->inputs, 0, ps_divide_up(out->outputs, PS_GROUP_ROWS));
     }
     out->data = data;
 }

@@ -24,6 +24,7 @@ typedef struct machine {
     ps_arena arena;
     ps_plan *plan;
     ps_team *team;
+    ps_comm *comm;
     ps_exec *exec;
     ps_program *program;
     weights all;
@@ -49,8 +50,11 @@ static void start(machine *m)
     ps_kernels kernels;
     expect_ok(ps_kernels_select(&kernels));
     expect_ok(ps_team_create(2, &m->team));
-    const ps_exec_options options = {
-        .sequences = 2, .context_tokens = m->plan->context_max, .group_blocks = {4, 4, 4, 4}};
+    m->comm = open_ranks(m->plan);
+    const ps_exec_options options = {.sequences = 2,
+                                     .context_tokens = m->plan->context_max,
+                                     .group_blocks = {4, 4, 4, 4},
+                                     .comm = m->comm};
     expect_ok(ps_exec_create(m->team, &kernels, &options, &m->exec));
     expect_ok(ps_exec_bind(m->exec, m->plan, find, &m->all, &m->program));
     expect_ok(ps_exec_prepare(m->exec));
@@ -59,6 +63,7 @@ static void start(machine *m)
 static void stop(machine *m)
 {
     ps_exec_destroy(m->exec);
+    expect_ok(ps_comm_close(m->comm));
     ps_team_destroy(m->team);
     free_weights(&m->all);
     ps_arena_deinit(&m->arena);

@@ -27,13 +27,13 @@ static void count_rounds(void *argument, uint32_t worker, uint32_t workers)
     job *j = argument;
     for (uint32_t round = 1; round <= ROUNDS; round++) {
         j->values[worker]++;
-        ps_team_barrier(j->team);
+        ps_team_barrier(j->team, NULL);
         for (uint32_t i = 0; i < workers; i++) {
             if (j->values[i] % ROUNDS != round % ROUNDS) {
                 atomic_fetch_add(&j->wrong, 1);
             }
         }
-        ps_team_barrier(j->team);
+        ps_team_barrier(j->team, NULL);
     }
 }
 

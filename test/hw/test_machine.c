@@ -22,7 +22,7 @@ static void test_affinity(void **state)
     cpu_set_t before, one;
     assert_int_equal(0, sched_getaffinity(0, sizeof before, &before));
     assert_int_equal(CPU_COUNT(&before), ps_machine_affinity_count());
-    assert_true(ps_machine_default_threads() <= ps_machine_affinity_count());
+    assert_true(ps_machine_default_threads(1) <= ps_machine_affinity_count());
     CPU_ZERO(&one);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (CPU_ISSET(cpu, &before)) {
@@ -32,7 +32,7 @@ static void test_affinity(void **state)
     }
     assert_int_equal(0, sched_setaffinity(0, sizeof one, &one));
     assert_int_equal(1, ps_machine_affinity_count());
-    assert_int_equal(1, ps_machine_default_threads());
+    assert_int_equal(1, ps_machine_default_threads(1));
     assert_int_equal(0, sched_setaffinity(0, sizeof before, &before));
 }
 
@@ -81,7 +81,7 @@ static void leave_cgroup(const cgroup *group)
 static void test_quota(void **state)
 {
     (void)state;
-    if (ps_machine_default_threads() < 2) {
+    if (ps_machine_default_threads(1) < 2) {
         print_message("one CPU only: a quota would change nothing\n");
         skip();
     }
@@ -91,10 +91,10 @@ static void test_quota(void **state)
         print_message("no cgroup with a CPU quota can be made here\n");
         skip();
     }
-    const uint32_t threads = ps_machine_default_threads();
+    const uint32_t threads = ps_machine_default_threads(1);
     leave_cgroup(&group);
     assert_int_equal(1, threads);
-    assert_true(ps_machine_default_threads() >= 2);
+    assert_true(ps_machine_default_threads(1) >= 2);
 }
 
 // Files that the kernel keeps in memory count as used by a cgroup, but it gives them back.

@@ -152,9 +152,10 @@ static void check(ps_gen *gen, ps_dtype dtype, uint32_t outputs, uint32_t inputs
     // Back to front and one by one, as workers may; the first two together.
     const uint32_t together = groups < 2 ? groups : 2;
     for (uint32_t g = groups; g > together; g--) {
-        ps_pack_groups(packed + (g - 1) * group_bytes, rows, dtype, outputs, inputs, g - 1, 1);
+        ps_pack_groups(packed + (g - 1) * group_bytes, rows, row_bytes, dtype, outputs, inputs,
+                       g - 1, 1);
     }
-    ps_pack_groups(packed, rows, dtype, outputs, inputs, 0, together);
+    ps_pack_groups(packed, rows, row_bytes, dtype, outputs, inputs, 0, together);
 
     for (size_t i = 0; i < GUARD_BYTES; i++) {
         assert_int_equal(0xa5, packed[packed_bytes + i]);

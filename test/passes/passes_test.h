@@ -13,7 +13,10 @@ static const ps_machine PS_TEST_MACHINE = {.name = "round numbers",
                                            .cache_read_gbs = 400,
                                            .int8_gops = 1000,
                                            .f32_gops = 200,
-                                           .barrier_ns = 500};
+                                           .barrier_ns = 500,
+                                           .fill_gbs = 20,
+                                           .comm_ns = 10000,
+                                           .comm_gbs = 2};
 
 // The buckets that the engine makes plans for, in small: decode, and prefill.
 static const ps_pass_options PS_TEST_DECODE = {

@@ -7,6 +7,10 @@
 //   - a word outside of a workspace is touched,
 //   - a word is read that does not hold the value that is asked for,
 //   - a word is written by one worker and read or written by another with no barrier between.
+//
+// A collective is a worker of its own: worker 0 starts it, and it writes its output at any time
+// until worker 0 joins it, which is when a step says so, when the next one starts, or when the plan
+// ends.
 #ifndef PS_TEST_PASSES_PLAN_RACE_H
 #define PS_TEST_PASSES_PLAN_RACE_H
 
@@ -29,6 +33,9 @@ typedef struct ps_race {
     const ps_plan *plan;
     uint32_t workers, rows, logits;
     uint32_t epoch;
+    uint32_t started, done; // collectives
+    uint32_t in_flight;     // the output of the one that is under way; PS_NO_VALUE: none
+    uint32_t first, last;   //   the rows of it
     ps_race_word *shared;
     ps_race_word **privates; // [workers]
     ps_race_word **kv;       // [values][K, V][rows][columns / 8]; NULL for what is no kv
@@ -146,6 +153,48 @@ static inline void ps_race_whole_kv(ps_race *race, uint32_t id, uint32_t row, ui
     ps_race_kv(race, id, 1, row, 0, columns, worker, writes);
 }
 
+// What the collective under way does: it writes, whenever it likes. Once an epoch is enough.
+static inline void ps_race_collect(ps_race *race)
+{
+    for (uint32_t row = race->first; race->in_flight != PS_NO_VALUE && row < race->last; row++) {
+        ps_race_columns(race, race->in_flight, row, 0,
+                        race->plan->values[race->in_flight].is.columns, race->workers, true);
+    }
+}
+
+// A barrier of all workers; collectives go on.
+static inline void ps_race_meet(ps_race *race)
+{
+    race->epoch++;
+    ps_race_collect(race);
+}
+
+// Worker 0 waits until what is under way is done.
+static inline void ps_race_finish(ps_race *race)
+{
+    ps_race_collect(race);
+    race->in_flight = PS_NO_VALUE;
+}
+
+// Worker 0 waits until `count` collectives are done.
+static inline void ps_race_join(ps_race *race, uint32_t count)
+{
+    if (count > race->done) {
+        ps_race_finish(race);
+        race->done = race->started;
+    }
+}
+
+// Rows [first, last) of the output are under way from now on.
+static inline void ps_race_start(ps_race *race, uint32_t output, uint32_t first, uint32_t last)
+{
+    ps_race_finish(race);
+    race->in_flight = output;
+    race->first = first;
+    race->last = last;
+    ps_race_collect(race);
+}
+
 static inline bool ps_race_is_row(const ps_race *race, uint32_t id)
 {
     return race->plan->values[id].is.kind == PS_VALUE_ACTIVATION;
@@ -227,14 +276,12 @@ static inline void ps_race_kv_columns(ps_race *race, const ps_plan_step *step, u
     }
 }
 
-static inline void ps_race_by_columns(ps_race *race, const ps_plan_step *step, uint32_t worker)
+// Rows [first, last) of the output.
+static inline void ps_race_by_columns(ps_race *race, const ps_plan_step *step, uint32_t worker,
+                                      uint32_t first, uint32_t last)
 {
-    if (step->op == PS_OP_KV_WRITE) {
-        ps_race_kv_columns(race, step, worker);
-        return;
-    }
-    const bool is_linear = step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP;
-    const uint32_t rows = ps_race_rows_of(race, step->output);
+    const bool is_linear = step->op == PS_OP_LINEAR || step->op == PS_OP_GATE_UP ||
+                           step->op == PS_OP_LINEAR_ALL_REDUCE;
     uint32_t begin, end;
     ps_race_owned(race, &race->plan->values[step->output], worker, &begin, &end);
     if (begin == end) {
@@ -246,12 +293,12 @@ static inline void ps_race_by_columns(ps_race *race, const ps_plan_step *step, u
         }
         const bool all = is_linear || (step->op == PS_OP_ROPE && i == 1);
         const uint32_t columns = race->plan->values[step->inputs[i]].is.columns;
-        for (uint32_t row = 0; row < rows; row++) {
+        for (uint32_t row = first; row < last; row++) {
             ps_race_columns(race, step->inputs[i], row, all ? 0 : begin, all ? columns : end,
                             worker, false);
         }
     }
-    for (uint32_t row = 0; row < rows; row++) {
+    for (uint32_t row = first; row < last; row++) {
         ps_race_columns(race, step->output, row, begin, end, worker, true);
     }
 }
@@ -280,7 +327,33 @@ static inline void ps_race_by_units(ps_race *race, const ps_plan_step *step, uin
     }
 }
 
-static inline void ps_race_step(ps_race *race, const ps_plan_step *step, uint32_t worker)
+// A linear of all workers, chunk by chunk: behind each all of them meet, and worker 0 starts its
+// sum.
+static inline void ps_race_chunks(ps_race *race, const ps_plan_step *step)
+{
+    const uint64_t rows = ps_race_rows_of(race, step->output);
+    const uint32_t chunks = step->attributes.chunks;
+    for (uint32_t c = 0; c < chunks; c++) {
+        const uint32_t first = (uint32_t)(rows * c / chunks);
+        const uint32_t last = (uint32_t)(rows * (c + 1) / chunks);
+        for (uint32_t w = 0; w < race->workers; w++) {
+            ps_race_by_columns(race, step, w, first, last);
+        }
+        ps_race_meet(race);
+        ps_race_start(race, step->output, first, last);
+    }
+    race->done = race->started++;
+}
+
+static inline void ps_race_one(ps_race *race, const ps_plan_step *step)
+{
+    ps_race_finish(race);
+    ps_race_whole(race, step->inputs[0], 0, false);
+    ps_race_start(race, step->output, 0, ps_race_rows_of(race, step->output));
+    race->done = race->started++;
+}
+
+static inline void ps_race_worker(ps_race *race, const ps_plan_step *step, uint32_t worker)
 {
     switch (step->split) {
     case PS_SPLIT_ALL:
@@ -288,11 +361,31 @@ static inline void ps_race_step(ps_race *race, const ps_plan_step *step, uint32_
         ps_race_by_rows(race, step, worker, step->split == PS_SPLIT_ALL);
         break;
     case PS_SPLIT_COLUMNS:
-        ps_race_by_columns(race, step, worker);
+        if (step->op == PS_OP_KV_WRITE) {
+            ps_race_kv_columns(race, step, worker);
+        } else {
+            ps_race_by_columns(race, step, worker, 0, ps_race_rows_of(race, step->output));
+        }
         break;
     default:
         ps_race_by_units(race, step, worker);
         break;
+    }
+}
+
+static inline void ps_race_step(ps_race *race, const ps_plan_step *step)
+{
+    if (step->op == PS_OP_PREFETCH) { // reads weights, and KV of earlier runs
+        return;
+    }
+    if (step->op == PS_OP_LINEAR_ALL_REDUCE) {
+        ps_race_chunks(race, step);
+    } else if (step->split == PS_SPLIT_ONE) {
+        ps_race_one(race, step);
+    } else {
+        for (uint32_t w = 0; w < race->workers; w++) {
+            ps_race_worker(race, step, w);
+        }
     }
 }
 
@@ -316,6 +409,7 @@ static inline bool ps_race_play(ps_race *race, const ps_plan *plan, uint32_t wor
                       .rows = rows,
                       .logits = logits,
                       .epoch = 1,
+                      .in_flight = PS_NO_VALUE,
                       .is_right = true,
                       .shared = ps_race_words(plan->shared_bytes / 4),
                       .kv = calloc(plan->value_count, sizeof(ps_race_word *)),
@@ -331,14 +425,16 @@ static inline bool ps_race_play(ps_race *race, const ps_plan *plan, uint32_t wor
         race->privates[w] = ps_race_words(plan->private_bytes / 4);
     }
     for (race->step = 0; race->step < plan->step_count; race->step++) {
-        race->epoch += plan->steps[race->step].barrier;
-        for (uint32_t w = 0; w < workers; w++) {
-            ps_race_step(race, &plan->steps[race->step], w);
+        ps_race_join(race, plan->steps[race->step].join);
+        if (plan->steps[race->step].barrier) {
+            ps_race_meet(race);
         }
+        ps_race_step(race, &plan->steps[race->step]);
         if (!race->is_right) {
             break;
         }
     }
+    ps_race_join(race, race->started);
     race->epoch++; // the run has ended: whoever drives it reads the output
     for (uint32_t i = 0; i < plan->value_count && race->is_right; i++) {
         if (plan->values[i].is.is_output) {

@@ -1,6 +1,6 @@
 // ctest-labels: file
 // ctest-links: ps_ir
-// Goal: fuse and window change a graph as their files say, and nothing else.
+// Goal: shard, fuse and window change a graph as their files say, and nothing else.
 // Method: test/passes/*.txt, each the smallest graph that shows one rule, before and after.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
@@ -15,13 +15,33 @@ static ps_status window(ps_graph *graph, void *context)
     return ps_pass_window(graph, context);
 }
 
-static void expect(const char *name, ps_graph_pass pass)
+static ps_status shard(ps_graph *graph, void *context)
+{
+    return ps_pass_shard(graph, context);
+}
+
+static void expect_of_rank(const char *name, ps_graph_pass pass, uint32_t rank, uint32_t ranks)
 {
     char path[128];
     ps_pass_options options = PS_TEST_DECODE;
+    options.rank = rank;
+    options.ranks = ranks;
     (void)snprintf(path, sizeof path, "test/passes/%s.txt", name);
     print_message("%s\n", path);
     ps_graph_text_expect_file(path, pass, &options);
+}
+
+static void expect(const char *name, ps_graph_pass pass)
+{
+    expect_of_rank(name, pass, 0, 1);
+}
+
+static void test_shard(void **state)
+{
+    (void)state;
+    expect_of_rank("shard_dense", shard, 1, 2);
+    expect_of_rank("shard_experts", shard, 0, 2);
+    expect_of_rank("shard_refused", shard, 0, 4);
 }
 
 static void test_fuse(void **state)
@@ -47,6 +67,7 @@ static void test_window(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shard),
         cmocka_unit_test(test_fuse),
         cmocka_unit_test(test_window),
     };

@@ -102,7 +102,7 @@ static void test_cut_texts_are_refused(void **state)
     for (size_t i = 0; i < 2; i++) {
         char *text = ps_graph_text_load(PATHS[i]);
         const size_t length = strlen(text);
-        const size_t whole = (size_t)(strstr(text, "%logits = softcap") - text);
+        const size_t whole = (size_t)(strstr(text, "%logits = all_gather") - text);
         for (size_t cut = 0; cut < length; cut += cut < whole ? 13 : 1) {
             // From the heap and of the very size, so that a byte too far is seen.
             char *copy = malloc(cut + (cut == 0));

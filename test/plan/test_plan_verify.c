@@ -22,6 +22,8 @@ typedef const char *const fault[FAULT_PARTS];
     "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" \
     "xxxxxxxx"
 
+#define GATE_PREFETCH "{layer=3 site=mlp.gate_up bytes=65536 reason=part_time} split=units stream=2"
+
 static fault DECODE_FAULTS[] = {
     // syntax and names
     {"line 2: 'paln' is not a heading or an operator; the nearest is 'plan'", "plan rows_max",
@@ -53,8 +55,8 @@ static fault DECODE_FAULTS[] = {
      "{softcap=30 window=vector} split=columns",
      "{softcap=30 window=vector} split=columns streem=0"},
     {"a barrier after a barrier", "barrier\n%a.partial", "barrier\nbarrier\n%a.partial"},
-    {"a barrier at the end", "{softcap=30 window=vector} split=columns predicted_ns=81",
-     "{softcap=30 window=vector} split=columns predicted_ns=81\nbarrier"},
+    {"a barrier at the end", "split=one stream=1 predicted_ns=18564",
+     "split=one stream=1 predicted_ns=18564\nbarrier"},
 
     // limits
     {"rows_max 0, 1 to 65536 would be right", "plan rows_max=8 ", "plan "},
@@ -63,13 +65,12 @@ static fault DECODE_FAULTS[] = {
     {"context_max 0, 1 to 16777216", "context_max=512", "context_max=0"},
     {"context_max 16777217, 1 to", "context_max=512", "context_max=16777217"},
     {"vocabulary 0, 1 to", "vocabulary=1000", "vocabulary=0"},
-    {"workspace of 1099511627777 bytes", "shared_bytes=48640", "shared_bytes=1099511627777"},
+    {"workspace of 1099511627777 bytes", "shared_bytes=46080", "shared_bytes=1099511627777"},
     {"workspace of 1099511627777 bytes", "private_bytes=24576", "private_bytes=1099511627777"},
     {"value 'kv.2': group 1, but there are 1 kv groups", "kv_group window=128\n", ""},
 
     // places
-    {"value 'logits': 4 rows of 4032 bytes at 32512 do not fit into a workspace of 48639",
-     "shared_bytes=48640", "shared_bytes=48639"},
+    {"do not fit into a workspace of 46079", "shared_bytes=46080", "shared_bytes=46079"},
     {"value 'sum': 8 rows of 1024 bytes at 16384 do not fit into a workspace of 24575",
      "private_bytes=24576", "private_bytes=24575"},
     {"value 'table': offset 11265, a multiple of 64 would be right",
@@ -108,10 +109,10 @@ static fault DECODE_FAULTS[] = {
      "%qr = activation F32 [T, 256] shared offset_bytes=16384"},
     // The output is needed when all steps are done.
     {"'logits' and 'late' share bytes while both are needed", "%n2.q8 = activation",
-     "%late = activation F32 [L, 1000] shared offset_bytes=32512 row_bytes=4032 part_unit=16 "
-     "part_columns=1000\n%n2.q8 = activation",
-     "{softcap=30 window=vector} split=columns",
-     "{softcap=30} split=columns\nbarrier\n%late = softcap %lastq {softcap=30} split=columns"},
+     "%late = activation F32 [L, 496] shared row_bytes=1984 part_unit=16 "
+     "part_columns=496\n%n2.q8 = activation",
+     "split=one stream=1 predicted_ns=18564",
+     "split=one stream=1\nbarrier\n%late = softcap %lastq {softcap=30} split=columns"},
 
     // columns shared out
     {"value 'qkv': is shared out by columns in units of 0",
@@ -169,7 +170,7 @@ static fault DECODE_FAULTS[] = {
     {"kv_write: cannot be split by all", "%kv.1 {layer=1 window=vector} split=columns",
      "%kv.1 {layer=1 window=vector} split=all"},
     {"attention_partial to 'partial': cannot be split by rows",
-     "head_dim=64 scale=0.125} split=units", "head_dim=64 scale=0.125} split=rows"},
+     "head_offset=1 scale=0.125} split=units", "head_offset=1 scale=0.125} split=rows"},
     {"expert_linear to 'ed': cannot be split by columns",
      "{layer=3 site=moe.down top_k=2 experts=8} split=units",
      "{layer=3 site=moe.down top_k=2 experts=8} split=columns"},
@@ -182,8 +183,6 @@ static fault DECODE_FAULTS[] = {
     {"embed to 'x': 'x' is shared out by columns, but the step by all",
      "%x = activation F32 [T, 256] private row_bytes=1024",
      "%x = activation F32 [T, 256] private row_bytes=1024 part_unit=16 part_columns=256"},
-    {"stream 1, 0 to 0", "{softcap=30 window=vector} split=columns",
-     "{softcap=30 window=vector} split=columns stream=1"},
 
     // operands: shared rules, order, writers, outputs
     {"step 2, norm_quantise to 'n1': eps=0, more than 0",
@@ -192,7 +191,7 @@ static fault DECODE_FAULTS[] = {
      "layer=1 window=vector} split=all"},
     {"'qkv' has 512 columns, 528 would be right", "%k.weight = weight Q6_K [128, 256]",
      "%k.weight = weight Q6_K [144, 256]"},
-    {"step 19, add to 'r1': 'r1' is read before it is written", "%r1 = add %d, %sum",
+    {"step 23, add to 'r1': 'r1' is read before it is written", "%r1 = add %d, %sum",
      "%r1 = add %d, %r1"},
     {"'sum' is written twice", "%r1 = add %d, %sum", "%sum = add %d, %sum"},
     {"'q' is a view; write 'qkv' in whole", "%qn = rms_norm %q,", "%q = rms_norm %q,"},
@@ -202,17 +201,18 @@ static fault DECODE_FAULTS[] = {
      "split=columns predicted_ns=20\n",
      ""},
     {"no value is the output", "[L, 1000] output", "[L, 1000]"},
-    {"'lastq' and 'logits' are both outputs", "%lastq = activation F32 [L, 1000]",
-     "%lastq = activation F32 [L, 1000] output"},
+    {"'logits' and 'other' are both outputs", "\n%logits = all_gather",
+     "\n%other = all_gather %capped {unit=16 ranks=2} split=one stream=1\n%logits = all_gather",
+     "%n2.q8 = act",
+     "%other = activation F32 [L, 1000] output shared row_bytes=4032\n%n2.q8 = act"},
     {"output 'logits' must be an F32 activation [L, 999]", "vocabulary=1000", "vocabulary=999"},
-    {"output 'logits' is not written", "%logits = softcap", "%logits2 = softcap", "%n2.q8 = act",
-     "%logits2 = activation F32 [L, 1000] shared offset_bytes=32512 row_bytes=4032 part_unit=16 "
-     "part_columns=1000\n%n2.q8 = act"},
+    {"output 'logits' is not written", "%logits = all_gather", "%logits2 = all_gather",
+     "%n2.q8 = act", "%logits2 = activation F32 [L, 1000] shared row_bytes=4032\n%n2.q8 = act"},
 
     // what the shared rules leave to plans
     {"embed to 'x': 'token_embd.weight' has 999 rows for a vocabulary of 1000",
      "%token_embd.weight = weight Q4_K [1000, 256]", "%token_embd.weight = weight Q4_K [999, 256]"},
-    {"linear to 'bf': 'sum' is F32 but 'bf.weight' is Q8_0, q8_row rows would be right",
+    {"linear to 'bf': 'fused' is F32 but 'bf.weight' is Q8_0, q8_row rows would be right",
      "%bf.weight = weight BF16", "%bf.weight = weight Q8_0"},
     {"gate_up to 'gu': 'r1' is F32 but 'gate.weight' is Q4_0", "%gu = gate_up %r1.q8",
      "%gu = gate_up %r1"},
@@ -244,13 +244,122 @@ static fault DECODE_FAULTS[] = {
     {"rope to 'kr': reads parts of 'tv' that other workers write in step 3",
      "%kr = rope %k, %table", "%kr = rope %k, %tv", "%qn = activation",
      "%tv = activation F32 [T, 64] {of=%qkv column=256}\n%qn = activation"},
-    {"select_logits to 'last': reads parts of 'es2' that other workers write in step 28, without a "
+    {"select_logits to 'last': reads parts of 'es2' that other workers write in step 32, without a "
      "barrier between",
      "%last = select_logits %es {window=vector} split=all",
      "%es2 = linear %sum, %bf.weight split=columns\n%last = select_logits %es2 split=all",
      "%n2.q8 = activation",
      "%es2 = activation F32 [T, 256] shared row_bytes=1024 part_unit=16 "
      "part_columns=256\n%n2.q8 = activation"},
+
+    // ranks and streams
+    {"ranks 257, 0 to 256", "ranks=2 vocabulary", "ranks=257 vocabulary"},
+    {"rank 2, 0 to 1 would be right", "ranks=2 vocabulary", "ranks=2 rank=2 vocabulary"},
+    {"rank 1, 0 to 0 would be right", "ranks=2 vocabulary", "rank=1 vocabulary"},
+    {"linear_all_reduce to 'fused': is of rank 0 of 2, the plan of rank 1 of 2",
+     "ranks=2 vocabulary", "ranks=2 rank=1 vocabulary"},
+    {"all_reduce to 'd': is of rank 0 of 3, the plan of rank 0 of 2", "{layer=2 ranks=2 window",
+     "{layer=2 ranks=3 window"},
+    {"all_reduce to 'fused': a collective in a plan of one rank", "ranks=2 vocabulary",
+     "vocabulary"},
+    {"all_reduce to 'd': stream=0, 1 would be right", "split=one stream=1 predicted_ns=14596",
+     "split=one predicted_ns=14596"},
+    {"all_reduce to 'd': stream=2, 1 would be right", "split=one stream=1 predicted_ns=14596",
+     "split=one stream=2 predicted_ns=14596"},
+    {"prefetch: stream=1, 2 would be right", "bytes=65536 reason=part_time} split=units stream=2",
+     "bytes=65536 reason=part_time} split=units stream=1"},
+    {"prefetch: stream=0, 2 would be right", "bytes=65536 reason=part_time} split=units stream=2",
+     "bytes=65536 reason=part_time} split=units"},
+    {"softcap to 'capped': stream=1, 0 would be right", "{softcap=30 window=vector} split=columns",
+     "{softcap=30 window=vector} split=columns stream=1"},
+    {"add to 'r1': stream=3, 0 would be right", "split=all join=2", "split=all stream=3 join=2"},
+    {"all_reduce to 'd': cannot be split by all", "split=one stream=1 predicted_ns=14596",
+     "split=all stream=1"},
+    {"all_reduce to 'd': cannot be split by rows", "split=one stream=1 predicted_ns=14596",
+     "split=rows stream=1"},
+    {"all_gather to 'logits': cannot be split by columns", "split=one stream=1 predicted_ns=18564",
+     "split=columns stream=1"},
+    {"softcap to 'capped': cannot be split by one", "{softcap=30 window=vector} split=columns",
+     "{softcap=30 window=vector} split=one"},
+    {"linear_all_reduce to 'fused': cannot be split by one", "window=comm} split=columns",
+     "window=comm} split=one"},
+    {"linear_all_reduce to 'fused': stream=0, 1 would be right", "split=columns stream=1",
+     "split=columns"},
+    {"linear_all_reduce to 'fused': 'sum' is F32 but 'fused.weight' is Q8_0",
+     "%fused.weight = weight F16", "%fused.weight = weight Q8_0"},
+    {"'fused' is shared out in units of 8 columns",
+     "%fused = activation F32 [T, 256] shared row_bytes=1024 part_unit=16",
+     "%fused = activation F32 [T, 256] shared row_bytes=1024 part_unit=8"},
+    {"linear to 'dp': cannot be split by one", "site=mlp.down} split=columns",
+     "site=mlp.down} split=one"},
+    {"kv_write: cannot be split by one", "%kv.1 {layer=1 window=vector} split=columns",
+     "%kv.1 {layer=1 window=vector} split=one"},
+    {"prefetch: cannot be split by one", "bytes=65536 reason=part_time} split=units",
+     "bytes=65536 reason=part_time} split=one"},
+    {"prefetch: cannot be split by columns", "bytes=65536 reason=part_time} split=units",
+     "bytes=65536 reason=part_time} split=columns"},
+    {"'d' is private, but the step is split by one",
+     "%d = activation F32 [T, 256] shared offset_bytes=16384",
+     "%d = activation F32 [T, 256] private offset_bytes=16384"},
+    {"'d' is shared out by columns, but the step by one",
+     "%d = activation F32 [T, 256] shared offset_bytes=16384 row_bytes=1024",
+     "%d = activation F32 [T, 256] shared offset_bytes=16384 row_bytes=1024 part_unit=16 "
+     "part_columns=256"},
+
+    // joins: worker 0 waits for the collective, the others for worker 0
+    {"add to 'r1': reads 'd' before the collective of step 21 has been joined",
+     "split=all join=2 predicted_ns=746", "split=all predicted_ns=746"},
+    {"add to 'r1': join=2 without a barrier", "barrier\n%r1 = add", "%r1 = add"},
+    {"quantise to 'r1.q8': join=2 without a barrier",
+     "{layer=3 window=vector} split=all "
+     "predicted_ns=113\n%gu",
+     "{layer=3 window=vector} split=all join=2\n%gu"},
+    {"add to 'r1': join 3, 0 to 2 would be right", "split=all join=2", "split=all join=3"},
+    {"norm_quantise to 'n2.q8': join 2, 0 to 1 would be right",
+     "eps=9.99999975e-06 window=vector} split=all predicted_ns=613",
+     "eps=9.99999975e-06 window=vector} split=all join=2"},
+    // A barrier for something else lets the others pass while the collective is still under way.
+    {"add to 'r1': reads 'd' before the collective of step 21 has been joined",
+     "barrier\n%r1 = add %d, %sum {layer=2 window=vector} split=all join=2",
+     "barrier\n%r1 = add %d, %sum {layer=2 window=vector} split=all"},
+    // Nobody reads it, and it is written all the same: until the end, where nobody joins it.
+    {"'dead' and 'gu' share bytes while both are needed", "prefetch %gate.weight",
+     "%dead = all_reduce %dp {layer=2 ranks=2} split=one stream=1\nprefetch %gate.weight",
+     "%n2.q8 = activation",
+     "%dead = activation F32 [T, 256] shared offset_bytes=8192 row_bytes=1024\n%n2.q8 = "
+     "activation"},
+
+    // prefetches
+    {"prefetch of 'gate.weight' starts late", "prefetch %gate.weight " GATE_PREFETCH "\n", "",
+     "%r1.q8 = quantise", "prefetch %gate.weight " GATE_PREFETCH "\n%r1.q8 = quantise"},
+    {"prefetch of 'gate.weight' starts late", "prefetch %gate.weight " GATE_PREFETCH "\n", "",
+     "%h = gate_up", "prefetch %gate.weight " GATE_PREFETCH "\n%h = gate_up"},
+    {"prefetch of 'kv.1' starts late", "prefetch %kv.1 {layer=1 site=kv} split=units stream=2\n",
+     "", "kv_write %kr, %v, %kv.1",
+     "prefetch %kv.1 {layer=1 site=kv} split=units stream=2\nkv_write %kr, %v, %kv.1"},
+    {"step 22: prefetch of 'q.weight', which nobody reads after it", "prefetch %gate.weight",
+     "prefetch %q.weight"},
+    {"prefetch of 'kv.1', which nobody reads after it", "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %kv.1 {layer=1 site=kv} split=units stream=2"},
+    {"step 22: 'gate.weight' is prefetched again in step 23, before it is read",
+     "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight " GATE_PREFETCH "\nprefetch %gate.weight " GATE_PREFETCH},
+    {"'gate.weight' is prefetched again in step 23, before it is read",
+     "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight " GATE_PREFETCH
+     "\nprefetch %gate.weight {layer=3 skip=65535} split=units stream=2"},
+    {"prefetch of 'q.weight', which nobody reads after it", "%r1.q8 = quantise",
+     "prefetch %q.weight {layer=3 reason=compute_bound} split=units stream=2\n%r1.q8 = quantise"},
+    {"a prefetch fills a wait and has none itself", "%r1.q8 = quantise",
+     "barrier\nprefetch %gate.weight {reason=no_capacity} split=units stream=2\n%r1.q8 = quantise"},
+    {"'no_tme' is not a value of 'reason'; the nearest is 'no_time'", "reason=part_time",
+     "reason=no_tme"},
+    {"step 22: a prefetch fills a wait and has none itself", "prefetch %gate.weight",
+     "barrier\nprefetch %gate.weight"},
+    {"a prefetch fills a wait and has none itself", "prefetch %gate.weight " GATE_PREFETCH,
+     "barrier\nprefetch %gate.weight " GATE_PREFETCH " join=2"},
+    {"join=2 without a barrier", "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight " GATE_PREFETCH " join=2"},
 };
 
 static fault PREFILL_FAULTS[] = {
@@ -355,7 +464,7 @@ static void test_every_barrier_is_needed(void **state)
             memcpy(at + 1, "#      ", 7);
             ps_buffer out = {0};
             ps_graph_text_expect_message(ps_plan_text_round_trip(ps_str_of(text), &out),
-                                         "without a barrier between");
+                                         "without a barrier");
             ps_buffer_deinit(&out);
             memcpy(at + 1, "barrier", 7);
         }
@@ -369,7 +478,7 @@ static fault VARIANTS[] = {
     {NULL, "plan rows_max=8", "plan rows_max=1", "logits_max=4", "logits_max=0"},
     {NULL, "%x = embed", "barrier\n%x = embed"},
     {NULL, "%qn = rms_norm", "barrier\n%qn = rms_norm"},
-    {NULL, "shared_bytes=48640", "shared_bytes=1099511627776"},
+    {NULL, "shared_bytes=46080", "shared_bytes=1099511627776"},
     {NULL, "%n3 = activation q8_row [T, 256] private offset_bytes=8192 row_bytes=384",
      "%n3 = activation q8_row [T, 256] shared offset_bytes=32512 row_bytes=384 part_unit=32 "
      "part_columns=256",
@@ -377,6 +486,20 @@ static fault VARIANTS[] = {
      "%n3 = quantise %r1 {layer=3 window=vector} split=columns\nbarrier"},
     {NULL, "%token_embd.weight = weight Q4_K [1000, 256]",
      "%token_embd.weight = weight Q4_K [1001, 256]"},
+    // Behind a barrier that follows, and again once it has been read.
+    {NULL, "barrier\n%dp = linear",
+     "prefetch %down.weight {layer=2 site=mlp.down} split=units stream=2\nbarrier\n%dp = linear"},
+    {NULL, "barrier\n%n2.q8 = norm_quantise",
+     "prefetch %gate.weight {layer=2} split=units stream=2\nbarrier\n%n2.q8 = norm_quantise"},
+    // One wait goes on where another one ended.
+    {NULL, "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight " GATE_PREFETCH
+     "\nprefetch %gate.weight {layer=3 bytes=100 skip=65536} split=units stream=2"},
+    // What is declined stands there for people: it may be late, or said again.
+    {NULL, "%r1.q8 = quantise",
+     "prefetch %gate.weight {layer=3 bytes=9 reason=no_time} split=units stream=2\n%r1.q8 = "
+     "quantise"},
+    {NULL, "split=all predicted_ns=510", "split=all join=2 predicted_ns=510"},
     {NULL, "{softcap=30 window=vector} split=columns",
      "{softcap=30 window=vector} split=columns weight_bytes=18446744073709551615 row_ops=1"},
 };
@@ -519,18 +642,34 @@ static void make_window_without_group(ps_plan *plan)
     plan->kv_windows[2] = 5;
 }
 
+static void make_one_rank(ps_plan *plan)
+{
+    plan->ranks = 1;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        plan->steps[i].attributes.ranks = plan->steps[i].attributes.ranks == 0 ? 0 : 1;
+    }
+}
+
+static void make_other_ranks(ps_plan *plan)
+{
+    plan->ranks = 3;
+    for (uint32_t i = 0; i + 1 < plan->step_count; i++) {
+        plan->steps[i].attributes.ranks = plan->steps[i].attributes.ranks == 0 ? 0 : 3;
+    }
+}
+
 typedef struct memory_fault {
     void (*make)(ps_plan *plan);
     const char *message;
 } memory_fault;
 
 static const memory_fault MEMORY_FAULTS[] = {
-    {make_bad_operator, "step 3 to 'qkv': operator 21 is unknown"},
-    {make_bad_input, "step 3, linear to 'qkv': operand 1 is value 51 of 51"},
+    {make_bad_operator, "step 3 to 'qkv': operator 25 is unknown"},
+    {make_bad_input, "step 3, linear to 'qkv': operand 1 is value 55 of 55"},
     {make_many_inputs, "5 operands, 2 to 4"},
-    {make_bad_output, "step 3, linear: output is value 51 of 51"},
-    {make_bad_split, "split 4 is unknown"},
-    {make_bad_base, "value 'q': view of value 51 of 51"},
+    {make_bad_output, "step 3, linear: output is value 55 of 55"},
+    {make_bad_split, "split 5 is unknown"},
+    {make_bad_base, "value 'q': view of value 55 of 55"},
     {make_own_view, "view of 'q', which is no activation with its own storage"},
     {make_view_of_view, "view of 'q', which is no activation with its own storage"},
     {make_private_view, "value 'q': is not shared out as what it is a view of"},
@@ -546,6 +685,8 @@ static const memory_fault MEMORY_FAULTS[] = {
     {make_many_steps, "steps 200001, 1 to 200000"},
     {make_no_steps, "steps 0, 1 to"},
     {make_many_groups, "kv groups 5, 0 to 4"},
+    {make_one_rank, "step 16, linear_all_reduce to 'fused': a collective in a plan of one rank"},
+    {make_other_ranks, "all_gather to 'logits': is of rank 0 of 2, the plan of rank 0 of 3"},
     {make_window_without_group, "window of a kv group that is not there 5"},
 };
 

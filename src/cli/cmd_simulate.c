@@ -1,0 +1,85 @@
+// cli/cmd_simulate.c - `prestage simulate`: a step under several policies, in simulated time.
+#include "cli/commands.h"
+#include "engine/simulate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SIDES_MAX 8u
+
+// The machine is measured once, by the first.
+static ps_status simulate(const ps_cli_options *options, const ps_cli_side *side,
+                          ps_machine *machine, ps_play *out)
+{
+    ps_plan_options plan = ps_cli_plan_options(options);
+    plan.prefetch = side->prefetch;
+    plan.comm_schedule = side->comm_schedule;
+    return ps_simulate_file(options->model, &plan, machine, out);
+}
+
+static void print_header(const ps_machine *machine)
+{
+    (void)printf(
+        "# %s, %u threads, %s: read %.1f GB/s, fill %.1f GB/s, L2 %.0f GB/s (%.1f MiB a core), "
+        "int8 %.0f Gmac/s, a collective %.1f us + bytes at %.2f GB/s\n",
+        machine->name, machine->threads, machine->is_measured ? "measured" : "stated defaults",
+        machine->read_gbs, machine->fill_gbs, machine->cache_read_gbs,
+        (double)machine->l2_bytes / (1 << 20), machine->int8_gops, machine->comm_ns / 1e3,
+        machine->comm_gbs);
+    (void)printf(
+        "| policy         | ms a step | work ms | waits ms | barriers ms | moved MB | vs first |\n"
+        "| -------------- | --------: | ------: | -------: | ----------: | -------: | -------: "
+        "|\n");
+}
+
+static void print_row(const char *policy, const ps_play *play, const ps_play *first)
+{
+    (void)printf("| %-14s | %9.3f | %7.3f | %8.3f | %11.3f | %8.2f | %8.3f |\n", policy,
+                 play->total_ns / 1e6, play->work_ns / 1e6, play->wait_ns / 1e6,
+                 play->barrier_ns / 1e6, play->moved_bytes / 1e6, first->total_ns / play->total_ns);
+}
+
+static void add_json(ps_json_writer *json, const char *policy, const ps_play *play,
+                     const ps_play *first)
+{
+    ps_json_begin(json, NULL, '{');
+    ps_json_text(json, "policy", policy);
+    ps_json_number(json, "step_ns", play->total_ns);
+    ps_json_number(json, "work_ns", play->work_ns);
+    ps_json_number(json, "wait_ns", play->wait_ns);
+    ps_json_number(json, "barrier_ns", play->barrier_ns);
+    ps_json_number(json, "moved_bytes", play->moved_bytes);
+    ps_json_number(json, "fillable_bytes", play->fillable_bytes);
+    ps_json_number(json, "ratio", first->total_ns / play->total_ns);
+    ps_json_end(json, '}');
+}
+
+ps_status ps_cli_simulate(const ps_cli_options *options)
+{
+    ps_cli_side sides[SIDES_MAX];
+    uint32_t count = 0;
+    ps_machine machine = {.threads = 0};
+    ps_play first;
+    ps_json_writer json = {0};
+    PS_TRY(ps_cli_model_check(options));
+    PS_TRY(ps_cli_sides_parse(options->compare == NULL ? "off,preserve,auto" : options->compare,
+                              sides, SIDES_MAX, &count));
+    ps_json_begin(&json, NULL, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        ps_play play;
+        PS_TRY(simulate(options, &sides[i], &machine, &play));
+        if (i == 0) {
+            first = play;
+        }
+        if (options->json) {
+            add_json(&json, sides[i].name, &play, &first);
+            continue;
+        }
+        if (i == 0) {
+            print_header(&machine);
+        }
+        print_row(sides[i].name, &play, &first);
+    }
+    ps_json_end(&json, ']');
+    return options->json ? ps_json_print(&json) : PS_OK;
+}

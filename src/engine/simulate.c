@@ -1,0 +1,28 @@
+// engine/simulate.c - plan and play.
+#include "engine/simulate.h"
+
+#include "engine/model_internal.h"
+
+static ps_status simulate(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
+                          ps_machine *machine, ps_play *out)
+{
+    ps_plan *plan = NULL;
+    PS_TRY(ps_engine_plan_for(file, options, arena, machine, &plan));
+    return ps_play_plan(
+        plan, machine,
+        &(ps_play_options){.rows = plan->rows_max, .position = plan->context_max - 1}, arena, out);
+}
+
+ps_status ps_simulate_file(const char *path, const ps_plan_options *options, ps_machine *machine,
+                           ps_play *out)
+{
+    ps_model_file file;
+    PS_TRY(ps_model_file_open(path, &file));
+    ps_arena arena;
+    ps_arena_init(&arena, (size_t)4 << 30);
+    const ps_status status = ps_engine_name_file(
+        path, simulate(file.gguf, options, &arena, machine, out));
+    ps_arena_deinit(&arena);
+    ps_model_file_close(&file);
+    return status;
+}

@@ -1,0 +1,161 @@
+// exec/op_comm.c - collectives: worker 0 starts them where they stand in the plan, and waits for
+// them where the plan joins them.
+#include "exec/record.h"
+
+#include "base/shapes.h"
+
+#include <string.h>
+
+static ps_trace_lane *lane_of(const ps_walk *walk)
+{
+    return walk->exec->options.lanes == NULL ? NULL : walk->exec->options.lanes->comm;
+}
+
+// Until the collective is done, the worker prefetches; then it has nothing else to do.
+static ps_status wait_for(const ps_walk *walk)
+{
+    ps_comm *comm = walk->exec->options.comm;
+    bool is_done = false;
+    while (ps_exec_touch_next((void *)(uintptr_t)walk)) {
+        PS_TRY(ps_comm_test(comm, &is_done));
+        if (is_done) {
+            return PS_OK;
+        }
+    }
+    return ps_comm_wait(comm);
+}
+
+static ps_status wait(const ps_walk *walk)
+{
+    const ps_status status = wait_for(walk);
+    ps_record_comm(lane_of(walk), walk->comm->step, walk->comm->start_ns,
+                   ps_record_now(lane_of(walk)));
+    return status;
+}
+
+void ps_exec_comm_poll(const ps_walk *walk)
+{
+    bool is_done;
+    ps_comm_run *run = walk->comm;
+    if (run != NULL && run->is_busy && run->status == PS_OK) {
+        run->status = ps_comm_test(walk->exec->options.comm, &is_done);
+    }
+}
+
+// ---- all_reduce: in the output, to which the input is copied
+
+void ps_exec_comm_reduce(const ps_walk *walk, const ps_bound_step *step, uint32_t first,
+                         uint32_t last, bool is_last)
+{
+    ps_comm_run *run = walk->comm;
+    if (run == NULL) {
+        return;
+    }
+    ps_exec_comm_join(walk, run->started);
+    run->started += is_last;
+    if (run->status == PS_OK && run->is_busy) { // the chunk before
+        run->status = wait(walk);
+    }
+    run->step = step;
+    run->start_ns = ps_record_now(lane_of(walk));
+    run->is_busy = run->status == PS_OK && first < last;
+    if (run->is_busy) {
+        // With what stands between rows, so that it is one range.
+        run->status = ps_comm_all_reduce_start(
+            walk->exec->options.comm, run->tag + run->started,
+            ps_row_f32(walk, &step->output, first),
+            (last - first) * step->output.row_bytes / sizeof(float), walk->exec->comm_scratch);
+    }
+}
+
+void ps_exec_op_ALL_REDUCE(const ps_walk *walk, const ps_bound_step *step)
+{
+    if (walk->comm == NULL) {
+        return;
+    }
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
+    const uint64_t row_bytes = step->output.columns * sizeof(float);
+    for (uint32_t r = 0; r < rows; r++) {
+        memcpy(ps_row(walk, &step->output, r), ps_row(walk, &step->inputs[0], r), row_bytes);
+    }
+    ps_exec_comm_reduce(walk, step, 0, rows, true);
+}
+
+// ---- all_gather: rank by rank into the scratch, from there row by row
+
+static uint64_t slice_bytes_of(const ps_bound_step *step, uint32_t rank, uint32_t rows)
+{
+    uint32_t begin, end;
+    ps_share_columns(step->output.columns, step->plan->attributes.unit, rank,
+                     step->plan->attributes.ranks, &begin, &end);
+    return (uint64_t)rows * (end - begin) * sizeof(float);
+}
+
+void ps_exec_op_ALL_GATHER(const ps_walk *walk, const ps_bound_step *step)
+{
+    ps_comm_run *run = walk->comm;
+    if (run == NULL) {
+        return;
+    }
+    ps_exec_comm_join(walk, run->started);
+    run->started++;
+    run->step = step;
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
+    if (run->status != PS_OK || rows == 0) {
+        return;
+    }
+    uint64_t bytes[PS_COMM_RANKS_MAX];
+    uint64_t before = 0; // of the ranks before this one
+    for (uint32_t rank = 0; rank < step->plan->attributes.ranks; rank++) {
+        bytes[rank] = slice_bytes_of(step, rank, rows);
+        before += rank < step->plan->attributes.rank ? bytes[rank] : 0;
+    }
+    char *own = (char *)walk->exec->comm_scratch + before;
+    const uint64_t row_bytes = step->inputs[0].columns * sizeof(float);
+    for (uint32_t r = 0; r < rows; r++) {
+        memcpy(own + r * row_bytes, ps_row(walk, &step->inputs[0], r), row_bytes);
+    }
+    run->is_busy = true;
+    run->start_ns = ps_record_now(lane_of(walk));
+    run->status = ps_comm_all_gather_start(walk->exec->options.comm, run->tag + run->started, own,
+                                           walk->exec->comm_scratch, bytes);
+}
+
+static void spread_gathered(const ps_walk *walk, const ps_bound_step *step)
+{
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
+    const char *slice = (const char *)walk->exec->comm_scratch;
+    uint64_t column_bytes = 0;
+    for (uint32_t rank = 0; rank < step->plan->attributes.ranks; rank++) {
+        const uint64_t row_bytes = slice_bytes_of(step, rank, 1);
+        for (uint32_t r = 0; r < rows; r++, slice += row_bytes) {
+            memcpy(ps_row(walk, &step->output, r) + column_bytes, slice, row_bytes);
+        }
+        column_bytes += row_bytes;
+    }
+}
+
+// ---- both
+
+void ps_exec_comm_join(const ps_walk *walk, uint32_t count)
+{
+    ps_comm_run *run = walk->comm;
+    for (; run->done < count; run->done++) {
+        if (run->status == PS_OK && run->is_busy) {
+            run->status = wait(walk);
+        }
+        run->is_busy = false;
+        if (run->status == PS_OK && run->step->plan->op == PS_OP_ALL_GATHER) {
+            spread_gathered(walk, run->step);
+        }
+    }
+}
+
+uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
+                                    const ps_bound_step *step)
+{
+    const uint64_t rows = ps_plan_rows(step->output.value, plan->rows_max, plan->logits_max);
+    const uint64_t floats = rows * step->output.row_bytes / sizeof(float);
+    return sizeof(float) *
+           (step->plan->op == PS_OP_ALL_GATHER ? floats : ps_comm_all_reduce_scratch(comm, floats));
+}

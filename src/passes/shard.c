@@ -1,0 +1,360 @@
+// passes/shard.c - the part of a model that one of several ranks computes (Megatron-LM, arXiv
+// 1909.08053, section 3).
+//
+// 1. A linear that starts a block (q, k, v; gate, up; logits) is cut by rows: the rank makes some
+//    columns of the result. What works column by column or head by head follows.
+// 2. The linear that ends the block (attention output, down) is cut by columns to fit; its result
+//    is one of the parts of a sum, which an all_reduce makes whole. Only that crosses ranks, twice
+//    a layer, and the logits, which are gathered.
+// 3. Attention is cut between query heads; a KV head is on every rank that has one of its query
+//    heads. Cuts stand at whole blocks of the weight that is cut by columns.
+// Norms, residuals, embedding and routers are on every rank.
+#include "passes/passes.h"
+
+#include "base/shapes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// How the blocks of one layer can be cut.
+typedef struct layer_cut {
+    uint32_t heads, kv_heads, head_dim;
+    uint32_t head_unit; // query heads that stay together
+    uint32_t ffn;       // columns between gate_up and down
+    uint32_t ffn_unit;
+} layer_cut;
+
+// The columns of a value that this rank has: [first, first + its columns). `is_cut` false: all.
+typedef struct part {
+    bool is_cut;
+    bool is_sum; // whole columns, but one of the ranks' parts of a sum
+    uint32_t first;
+} part;
+
+typedef struct sharder {
+    ps_graph *graph;
+    uint32_t ranks, rank;
+    layer_cut *layers; // [layer_count], by the attribute `layer`
+    uint32_t layer_count;
+    part *parts;          // [values] of the graph as it came
+    ps_value_id *instead; // [values] who is read in place of a value
+    uint32_t *readers;    // [values] nodes that read a weight
+} sharder;
+
+static uint32_t divisor(uint32_t a, uint32_t b)
+{
+    return b == 0 ? a : divisor(b, a % b);
+}
+
+// Columns at multiples of which rows of the weight can be cut.
+static uint32_t cut_unit(const ps_value *weight)
+{
+    const uint32_t block = ps_dtype_get(weight->dtype)->block_columns;
+    return block > PS_BLOCK_COLUMNS ? block : PS_BLOCK_COLUMNS;
+}
+
+// ---- what can be cut
+
+static void note_node(const sharder *s, const ps_node *node)
+{
+    layer_cut *cut = &s->layers[node->attributes.layer];
+    const ps_value *values = s->graph->values;
+    if (node->op == PS_OP_ATTENTION) {
+        cut->heads = node->attributes.heads;
+        cut->kv_heads = node->attributes.kv_heads;
+        cut->head_dim = node->attributes.head_dim;
+        cut->head_unit = cut->head_unit == 0 ? 1 : cut->head_unit;
+    } else if (node->op == PS_OP_LINEAR && node->attributes.site == PS_SITE_ATTN_O) {
+        const ps_value *weight = &values[node->inputs[1]];
+        const uint32_t block = ps_dtype_get(weight->dtype)->block_columns;
+        cut->head_unit = block / divisor(block, cut->head_dim == 0 ? block : cut->head_dim);
+    } else if (node->attributes.site == PS_SITE_MLP_DOWN ||
+               node->attributes.site == PS_SITE_MOE_DOWN) {
+        const ps_value *weight = &values[node->inputs[node->input_count - 1]];
+        cut->ffn = weight->columns;
+        cut->ffn_unit = cut_unit(weight);
+    }
+}
+
+static ps_status note_layers(sharder *s)
+{
+    const ps_graph *graph = s->graph;
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const uint32_t layer = graph->nodes[i].attributes.layer;
+        s->layer_count = layer >= s->layer_count ? layer + 1 : s->layer_count;
+    }
+    s->layers = PS_ARENA_NEW(graph->arena, layer_cut, s->layer_count);
+    if (s->layers == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        note_node(s, &graph->nodes[i]);
+    }
+    return PS_OK;
+}
+
+static uint32_t smaller(uint64_t a, uint32_t b)
+{
+    return a < b ? (uint32_t)a : b;
+}
+
+// The ranks that all layers can be cut for: every rank gets a part of everything.
+static uint32_t ranks_most(const sharder *s)
+{
+    uint32_t most = smaller(ps_divide_up(s->graph->vocabulary, PS_GROUP_ROWS), PS_RANKS_MAX);
+    for (uint32_t i = 0; i < s->layer_count; i++) {
+        const layer_cut *cut = &s->layers[i];
+        if (cut->heads > 0) {
+            most = smaller(ps_divide_up(cut->heads, cut->head_unit), most);
+        }
+        if (cut->ffn > 0) {
+            most = smaller(ps_divide_up(cut->ffn, cut->ffn_unit), most);
+        }
+    }
+    return most;
+}
+
+static ps_status check_ranks(const sharder *s)
+{
+    const uint32_t most = ranks_most(s);
+    return s->ranks <= most
+               ? PS_OK
+               : ps_fail(PS_UNSUPPORTED,
+                         "%u ranks: this model can be shared by 1 to %u (%u query heads, cut at "
+                         "whole blocks of its weights)",
+                         s->ranks, most, s->layer_count > 1 ? s->layers[1].heads : 0);
+}
+
+// ---- cutting
+
+// Rows [*begin, *end) of the weights of a linear that are this rank's; false: all of them.
+static bool rows_of(const sharder *s, const ps_node *node, uint32_t rows, uint32_t *begin,
+                    uint32_t *end)
+{
+    const layer_cut *cut = &s->layers[node->attributes.layer];
+    switch (node->attributes.site) {
+    case PS_SITE_ATTN_QKV: {
+        const uint32_t group = cut->heads / cut->kv_heads;
+        ps_share_columns(cut->heads, cut->head_unit, s->rank, s->ranks, begin, end);
+        if (rows != cut->heads * cut->head_dim) { // k or v
+            *begin = *begin / group;
+            *end = (uint32_t)ps_divide_up(*end, group);
+        }
+        *begin *= cut->head_dim;
+        *end *= cut->head_dim;
+        return true;
+    }
+    case PS_SITE_MLP_GATE_UP:
+    case PS_SITE_MOE_GATE_UP:
+        ps_share_columns(rows, cut->ffn_unit, s->rank, s->ranks, begin, end);
+        return true;
+    case PS_SITE_LM_HEAD:
+        ps_share_columns(rows, PS_GROUP_ROWS, s->rank, s->ranks, begin, end);
+        return true;
+    default:
+        return false;
+    }
+}
+
+// The slice of a weight, as the value itself, or, when others read the tensor too, as a new one.
+static ps_status slice(sharder *s, ps_value_id *weight, const ps_value *cut)
+{
+    ps_graph *graph = s->graph;
+    if (s->readers[*weight] == 1) {
+        ps_value *value = &graph->values[*weight];
+        const char *name = value->name;
+        *value = *cut;
+        value->name = name;
+        return PS_OK;
+    }
+    ps_value copy = *cut;
+    copy.name = ps_arena_printf(graph->arena, "%s@slice", cut->name);
+    return copy.name == NULL ? PS_NO_MEMORY : ps_graph_add_value(graph, &copy, weight);
+}
+
+static ps_status slice_rows(sharder *s, ps_value_id *weight, uint32_t begin, uint32_t end)
+{
+    ps_value cut = s->graph->values[*weight];
+    cut.row_first += begin;
+    cut.rows = end - begin;
+    return slice(s, weight, &cut);
+}
+
+static ps_status slice_columns(sharder *s, ps_value_id *weight, uint32_t first, uint32_t columns)
+{
+    ps_value cut = s->graph->values[*weight];
+    cut.column_first += first;
+    cut.columns = columns;
+    return slice(s, weight, &cut);
+}
+
+static void cut_value(const sharder *s, ps_value_id id, uint32_t first, uint32_t columns)
+{
+    s->graph->values[id].columns = columns;
+    s->parts[id] = (part){.is_cut = true, .first = first};
+}
+
+// A linear of whole rows becomes one of some outputs; one of some columns becomes part of a sum.
+static ps_status cut_linear(sharder *s, ps_node *node)
+{
+    const part input = s->parts[node->inputs[0]];
+    ps_value_id *weight = &node->inputs[node->input_count - 1];
+    if (input.is_cut) {
+        s->parts[node->output].is_sum = true;
+        return slice_columns(s, weight, input.first, s->graph->values[node->inputs[0]].columns);
+    }
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    if (!rows_of(s, node, s->graph->values[*weight].rows, &begin, &end)) {
+        return PS_OK;
+    }
+    cut_value(s, node->output, begin, end - begin);
+    return slice_rows(s, weight, begin, end);
+}
+
+static void cut_attention(const sharder *s, ps_node *node)
+{
+    ps_op_attributes *a = &node->attributes;
+    const uint32_t group = a->heads / a->kv_heads;
+    const uint32_t first = s->parts[node->inputs[0]].first / a->head_dim;
+    const ps_value *q = &s->graph->values[node->inputs[0]];
+    a->heads = q->columns / a->head_dim;
+    a->kv_heads = s->graph->values[node->inputs[1]].columns / a->head_dim;
+    const bool whole_groups = first % group == 0 && a->heads % group == 0;
+    a->group = whole_groups ? 0 : group;
+    a->head_offset = whole_groups ? 0 : first % group;
+    cut_value(s, node->output, s->parts[node->inputs[0]].first, q->columns);
+}
+
+static ps_status cut_node(sharder *s, ps_node *node)
+{
+    const part input = node->input_count > 0 ? s->parts[node->inputs[0]] : (part){0};
+    ps_value *values = s->graph->values;
+    if (node->op == PS_OP_LINEAR || node->op == PS_OP_EXPERT_LINEAR) {
+        return cut_linear(s, node);
+    }
+    if (node->op == PS_OP_EXPERT_SUM) {
+        s->parts[node->output].is_sum = input.is_sum;
+        return PS_OK;
+    }
+    if (!input.is_cut) {
+        return PS_OK;
+    }
+    const uint32_t columns = values[node->inputs[0]].columns;
+    switch (node->op) {
+    case PS_OP_KV_WRITE:
+        values[node->inputs[2]].columns = columns;
+        node->attributes.kv_heads = columns / values[node->inputs[2]].head_dim;
+        return PS_OK;
+    case PS_OP_ATTENTION:
+        cut_attention(s, node);
+        return PS_OK;
+    case PS_OP_ADD_BIAS:
+        PS_TRY(slice_columns(s, &node->inputs[1], input.first, columns));
+        break;
+    case PS_OP_ROPE:
+        node->attributes.heads = 0; // the columns say how many
+        break;
+    default:
+        if ((ps_op_get(node->op)->flags & PS_OP_COLUMNWISE) == 0) {
+            return ps_fail(PS_UNSUPPORTED, "%s of '%s': cannot be shared by ranks",
+                           ps_op_get(node->op)->name, values[node->inputs[0]].name);
+        }
+        break;
+    }
+    cut_value(s, node->output, input.first, columns);
+    return PS_OK;
+}
+
+// ---- collectives
+
+// A collective that makes a value whole; who read the value reads its output.
+static ps_status add_collective(sharder *s, const ps_node *writer, ps_op op, uint32_t columns)
+{
+    ps_graph *graph = s->graph;
+    const ps_value_id from = writer->output;
+    ps_value whole = graph->values[from];
+    whole.name = ps_arena_printf(graph->arena, "%s.%s", whole.name,
+                                 op == PS_OP_ALL_REDUCE ? "sum" : "all");
+    whole.columns = columns;
+    if (whole.name == NULL) {
+        return PS_NO_MEMORY;
+    }
+    graph->values[from].is_output = false;
+    PS_TRY(ps_graph_add_value(graph, &whole, &s->instead[from]));
+    return ps_graph_add_node(
+        graph, &(ps_node){.op = op,
+                          .input_count = 1,
+                          .inputs = {from},
+                          .output = s->instead[from],
+                          .attributes = {.layer = writer->attributes.layer,
+                                         .unit = op == PS_OP_ALL_GATHER ? PS_GROUP_ROWS : 0,
+                                         .ranks = s->ranks,
+                                         .rank = s->rank}});
+}
+
+// Experts' parts of a sum are summed over experts first.
+static bool ends_a_sum(const sharder *s, const ps_node *node)
+{
+    return node->output != PS_NO_VALUE && s->parts[node->output].is_sum &&
+           node->op != PS_OP_EXPERT_LINEAR;
+}
+
+static ps_status add_node(sharder *s, ps_node node)
+{
+    for (uint32_t i = 0; i < node.input_count; i++) {
+        const ps_value_id id = node.inputs[i];
+        node.inputs[i] = s->instead[id];
+    }
+    PS_TRY(cut_node(s, &node));
+    PS_TRY(ps_graph_add_node(s->graph, &node));
+    if (ends_a_sum(s, &node)) {
+        return add_collective(s, &node, PS_OP_ALL_REDUCE, s->graph->values[node.output].columns);
+    }
+    if (node.output != PS_NO_VALUE && s->graph->values[node.output].is_output &&
+        s->parts[node.output].is_cut) {
+        return add_collective(s, &node, PS_OP_ALL_GATHER, s->graph->vocabulary);
+    }
+    return PS_OK;
+}
+
+static ps_status shard(sharder *s)
+{
+    ps_graph *graph = s->graph;
+    const uint32_t count = graph->node_count;
+    // A collective, or a slice of a shared tensor, adds a value to a node at most.
+    const uint64_t values = graph->value_count + 2 * (uint64_t)count;
+    ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
+    s->parts = PS_ARENA_NEW(graph->arena, part, values);
+    s->instead = PS_ARENA_NEW(graph->arena, ps_value_id, values);
+    s->readers = PS_ARENA_NEW(graph->arena, uint32_t, values);
+    if (old == NULL || s->parts == NULL || s->instead == NULL || s->readers == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < values; i++) {
+        s->instead[i] = i;
+    }
+    memcpy(old, graph->nodes, count * sizeof *old);
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < old[i].input_count; j++) {
+            s->readers[old[i].inputs[j]]++;
+        }
+    }
+    graph->node_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        PS_TRY(add_node(s, old[i]));
+    }
+    return PS_OK;
+}
+
+ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options)
+{
+    if (options->ranks <= 1) {
+        return PS_OK;
+    }
+    ps_assert(options->rank < options->ranks);
+    sharder s = {.graph = graph, .ranks = options->ranks, .rank = options->rank};
+    PS_TRY(note_layers(&s));
+    PS_TRY(check_ranks(&s));
+    return shard(&s);
+}

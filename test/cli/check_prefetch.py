@@ -1,0 +1,116 @@
+"""What the command line shows of prefetching: in plans, in graphs of others, in traces, in simulated time."""
+import json
+import os
+import sys
+import tempfile
+
+from program import SOURCE, document, golden, main, output, refused
+
+MODEL = golden("smollm-q8_0")
+GRAPH = os.path.join(SOURCE, "test", "passes", "prefetch.graph")
+LINK = ("--comm-sim", "latency=40us")
+SITES = {"attn.qkv", "attn.o", "mlp.gate_up", "mlp.down", "kv", "lm_head", "all"}
+
+
+def prefetches(text):
+    return [line for line in text.splitlines() if line.startswith("prefetch ")]
+
+
+def others(text):
+    return [line for line in text.splitlines() if not line.startswith("prefetch ")]
+
+
+def test_plans_hold_them_for_ranks_alone():
+    assert not prefetches(output("plan", MODEL, "--no-measure").decode())
+    assert not prefetches(output("plan", MODEL, "--no-measure", "--tp", "2", "--prefetch", "off").decode())
+    text = output("plan", MODEL, "--no-measure", "--tp", "2", *LINK).decode()
+    assert prefetches(text) and " ranks=2 " in text and "all_reduce" in text and "all_gather" in text, text[:200]
+    # 10 bytes in a second: there is no time for any, and the plan says so.
+    lines = prefetches(output("plan", MODEL, "--no-measure", "--tp", "2", "--comm-sim", "latency=1ns").decode())
+    assert lines and all("reason=no_time" in line for line in lines), lines
+
+
+def test_graphs_of_others_get_prefetches_and_nothing_else():
+    plain = output("plan", GRAPH, "--no-measure", "--prefetch", "off").decode()
+    assert not prefetches(plain)
+    for policy in ("preserve", "auto"):
+        text = output("plan", GRAPH, "--no-measure", "--prefetch", policy, *LINK).decode()
+        assert others(text) == others(plain), policy
+        assert any("%gate " in line and "reason" not in line for line in prefetches(text)), text
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "out.graph")
+        output("plan", GRAPH, "--no-measure", *LINK, "-o", path)
+        with open(path, encoding="utf-8") as file:
+            assert file.read() == output("plan", GRAPH, "--no-measure", *LINK).decode()
+        refused("plan", GRAPH, "--no-measure", "-o", path, says=[path, "--force"])
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("vocabulary 3\n%x = wieght F32 [1, 3]\n")
+        refused("plan", path, says=[path, "line 2", "'weight'"])
+    refused("plan", GRAPH, "--json", says=["--json"])
+    refused("plan", GRAPH, "--dot", says=["--dot"])
+
+
+def test_machines_of_files():
+    machine = document("plan", MODEL, "--no-measure", "--tp", "2")["machine"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "machine.json")
+
+        def planned(**changes):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**machine, **changes}, file)
+            return output("plan", MODEL, "--tp", "2", "--machine", path).decode()
+        assert planned() == output("plan", MODEL, "--no-measure", "--tp", "2").decode()
+        assert prefetches(planned(comm_ns=1, comm_gbs=1e6)) != prefetches(planned(comm_ns=1e6))
+        for text, says in (('{"read_gb": 1}', "'read_gbs'"), ('{"read_gbs": -1}', "read_gbs"), ('{"read_gbs": "1"}', "read_gbs"),
+                           ("[", "line"), ("", "line")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            refused("plan", MODEL, "--machine", path, says=[path, says])
+
+
+def test_traces():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        # preserve: auto may find out that a site does not pay here, and leave it out
+        output("bench", MODEL, "--ranks-sim", "2", *LINK, "-p", "0", "-n", "64", "-r", "2", "--no-ceiling", "--trace", path,
+               "--prefetch", "preserve")
+        with open(path, encoding="utf-8") as file:
+            assert json.load(file)["traceEvents"]
+        got = document("overlap", path)
+        sites = {site["site"]: site for site in got["sites"]}
+        assert {"attn.qkv", "mlp.down"} <= set(sites) <= SITES, sites
+        for site in sites.values():
+            assert site["fired"] > 0 and 0 <= site["moved_bytes"] <= site["asked_bytes"], site
+        assert sites["mlp.down"]["moved_bytes"] > 0, sites
+        text = output("overlap", path).decode()
+        assert "mlp.gate_up" in text and "runs: " in text, text
+        # every rank writes its own
+        output("run", MODEL, "-p", "abc", "-n", "8", "--tp", "2", "--trace", path)
+        assert os.path.exists(path + ".rank1"), os.listdir(folder)
+        for bad in (MODEL, folder, os.path.join(folder, "none")):
+            refused("overlap", bad, says=[bad])
+
+
+def test_simulated_time():
+    rows = document("simulate", MODEL, "--no-measure", "--tp", "2", *LINK, "--compare", "off,preserve,auto")
+    assert [row["policy"] for row in rows] == ["off", "preserve", "auto"], rows
+    off, *more = rows
+    assert off["ratio"] == 1 and off["moved_bytes"] == 0, off
+    for row in more:
+        assert row["moved_bytes"] > 0 and row["ratio"] > 1 and row["step_ns"] < off["step_ns"], row
+        # It all ends with the collectives, which prefetching neither shortens nor lengthens.
+        assert row["wait_ns"] == off["wait_ns"] and row["moved_bytes"] <= row["fillable_bytes"], row
+    refused("simulate", MODEL, "--compare", "off,of", says=["--compare 'of'"])
+
+
+def test_policies_side_by_side():
+    rows = document("bench", MODEL, "--ranks-sim", "2", *LINK, "-p", "0", "-n", "16", "-r", "2", "--no-ceiling",
+                    "--compare", "off,preserve,auto")
+    assert [row["policy"] for row in rows] == ["off", "preserve", "auto"] and rows[0]["ratio"] == 1, rows
+    moved = {row["policy"]: sum(site["moved_bytes"] for site in row.get("prefetch", ())) for row in rows}
+    assert moved["off"] == 0 < moved["preserve"], moved
+    for policies in ("", "of", "off,", "off,off2"):
+        refused("bench", MODEL, "--ranks-sim", "2", "--compare", policies, says=["--compare"])
+
+
+main(sys.modules[__name__])

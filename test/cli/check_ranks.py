@@ -1,0 +1,318 @@
+"""Models that ranks share: the same answers however they were started, and one line when something is wrong with them.
+
+A rank that is killed, stopped or interrupted ends the job within ten seconds, and leaves no process behind.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from program import PRESTAGE, Skip, document, golden, main, output, run
+
+MODEL = golden("smollm-q8_0")
+ANSWER = ("-p", "abc", "--raw", "--temp", "0", "-n", "40")
+# Long enough to be hit in the middle: five collectives of 2 ms a token.
+SLOW = ("run", MODEL, "-p", "abc", "--raw", "--temp", "0", "-n", "900", "--ignore-eos", "--comm-sim", "latency=2ms")
+# Open MPI lets root run when it is told so, and keeps some of its memory, which a sanitizer would report.
+NO_LEAKS = {"ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "detect_leaks=0")))}
+WITH_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **NO_LEAKS}
+
+
+def tokens(path, *flags):
+    return document("run", path, *ANSWER, *flags)["tokens"]
+
+
+# ---- processes
+
+def descendants(pid):
+    """Processes that it has started, and those that they have."""
+    parents = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                parents.setdefault(int(file.read().rsplit(")", 1)[1].split()[1]), []).append(int(name))
+        except OSError:
+            pass  # it has ended
+    found, left = [], [pid]
+    while left:
+        children = parents.get(left.pop(), [])
+        found += children
+        left += children
+    return found
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def is_rank(pid):
+    try:
+        return os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(PRESTAGE)
+    except OSError:
+        return False
+
+
+class Job:
+    """A job that is in the middle of an answer."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, env={**os.environ, **WITH_MPI}, start_new_session=True)
+        os.read(self.process.stdout.fileno(), 1)  # a token has come
+        self.all = descendants(self.process.pid)
+        self.ranks = sorted(pid for pid in [self.process.pid, *self.all] if is_rank(pid))
+        assert len(self.ranks) == 2, self.ranks
+        self.start = time.monotonic()
+
+    def end(self, limit=10):
+        """The exit code and stderr, when all have ended in time."""
+        try:
+            _, errors = self.process.communicate(timeout=20)
+            seconds = time.monotonic() - self.start
+            assert seconds < limit, f"{seconds:.1f} s"
+            for _ in range(20):
+                left = [pid for pid in self.all if is_alive(pid)]
+                if not left:
+                    break
+                time.sleep(0.1)
+            assert not left, f"left behind: {left}"
+            return self.process.returncode, errors.decode()
+        finally:
+            for pid in [self.process.pid, *self.all]:
+                if is_alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def ours(errors):
+    """The lines that are not mpirun's, nor say that this machine is small."""
+    return [line for line in errors.splitlines()
+            if line.startswith("prestage: ") and not line.startswith("prestage: warning: ")]
+
+
+def refused(*arguments, says=(), **keywords):
+    """A run that has to fail with exactly one line, whatever the number of ranks, which holds all of `says`."""
+    done = run(*arguments, **keywords)
+    lines = ours(done.stderr.decode())
+    assert done.returncode == 2 and len(lines) == 1 and done.stdout == b"", f"{arguments}: {done}"
+    for word in says:
+        assert word in lines[0], f"{arguments}: {word!r} is not in {lines[0]!r}"
+    return lines[0]
+
+
+# ---- without a launcher
+
+def test_the_same_answer():
+    for name in ("qwen2-f32", "llama-f16", "qwen3-f16"):
+        alone = tokens(golden(name))
+        for ranks in ("1", "2", "3"):
+            assert tokens(golden(name), "--tp", ranks) == alone, (name, ranks)
+    first = tokens(MODEL, "--tp", "3")
+    for flags in (("-t", "2"), ("-b", "1"), ("--prefetch", "off"), ("--prefetch", "preserve"), ("--comm-schedule", "fused"),
+                  ("--comm-sim", "latency=50us,bandwidth=1Gbps"), ("--tensor-parallel-size", "3")):
+        assert tokens(MODEL, "--tp", "3", *flags) == first, flags
+
+
+def test_commands_that_ranks_share():
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"the quick brown fox jumps over the lazy dog. " * 20)
+        file.flush()
+        left, right = (document("perplexity", golden("qwen2-f32"), file.name, "-c", "64", *more)["ppl"]
+                       for more in ((), ("--tp", "2")))
+        assert abs(left / right - 1) < 1e-3, (left, right)
+    rows = document("bench", MODEL, "-p", "16", "-n", "4", "-r", "1", "--no-ceiling", "--tp", "2")
+    assert rows, rows
+    assert document("bench", MODEL, "-p", "16", "-n", "4", "-r", "1", "--no-ceiling", "--ranks-sim", "3")
+    assert output("run", MODEL, "-p", "abc", "-n", "0", "--tp", "2") == b""
+
+
+def test_an_answer_without_a_terminal_and_its_exit_code():
+    done = run("run", MODEL, *ANSWER, "--tp", "2")
+    assert done.returncode == 0 and not ours(done.stderr.decode()) and done.stdout, done
+    assert done.stdout == run("run", MODEL, *ANSWER, "--tp", "2", "-t", "1").stdout
+
+
+def test_options():
+    refused("run", MODEL, "-p", "x", "--tp", "4", says=["4 ranks", "1 to 3"])
+    refused("bench", MODEL, "--ranks-sim", "4", says=["4 ranks", "1 to 3"])
+    for value in ("0", "65", "-1", "x", "2.0", ""):
+        refused("run", MODEL, "-p", "x", "--tp", value, says=["--tensor-parallel-size", "1 to 64"])
+    refused("bench", MODEL, "--ranks-sim", "2", "--tp", "2", says=["--ranks-sim"])
+    for command in (("run", MODEL, "-p", "x"), ("bench", MODEL), ("run", MODEL, "-p", "x", "--tp", "1")):
+        refused(*command, "--comm-sim", "latency=2us", says=["--comm-sim", "--tensor-parallel-size N"])
+    for link in ("latency=2", "latency=", "latncy=2us", "bandwidth=2", "latency=2us,latency=3us", "", "latency=-1us",
+                 "latency=11s", "latency=1us;bandwidth=1Gbps", "bandwidth=0Gbps", "latency=nanus"):
+        refused("run", MODEL, "-p", "x", "--tp", "2", "--comm-sim", link, says=["latency" if "lat" in link else "band"])
+    refused("run", MODEL, "-p", "x", "--tp", "2", "--prefetch", "of", says=["--prefetch", "off, preserve or auto"])
+    refused("run", MODEL, "-p", "x", "--tp", "2", "--comm-schedule", "x", says=["--comm-schedule", "serial, fused or auto"])
+    refused("tokenize", MODEL, "-p", "x", "--tp", "2", says=["--tp"])
+
+
+def test_what_fails_on_all_ranks_or_on_one_is_said_once():
+    with tempfile.TemporaryDirectory() as folder:
+        none = os.path.join(folder, "none.gguf")
+        line = refused("run", none, "-p", "x", "--tp", "2", says=[none])
+        assert line.count(none) == 1, line
+        refused("run", MODEL, "-p", "x " * 2000, "--raw", "--tp", "2", says=["1024"])
+        refused("run", MODEL, "-p", "x", "-c", "1025", "--tp", "2", says=["1025"])
+        refused("run", MODEL, "-p", "x", "--tp", "2", "--plan", none, says=["plan files"])
+        # Rank 1's part starts in the middle of a group of rows, which only it finds out.
+        compiled = os.path.join(folder, "a.pst")
+        output("compile", golden("llama-f16"), "-o", compiled)
+        refused("run", compiled, "-p", "x", "--tp", "2", says=[compiled, "row 24", "GGUF file would be right"])
+
+
+def test_a_compiled_file_gives_the_same_answer():
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = os.path.join(folder, "a.pst")
+        output("compile", MODEL, "-o", compiled)
+        assert tokens(compiled, "--tp", "3") == tokens(MODEL, "--tp", "3")
+
+
+def test_a_rank_that_is_killed():
+    job = Job(PRESTAGE, *SLOW, "--tp", "2")
+    os.kill(job.ranks[1], signal.SIGKILL)
+    code, errors = job.end()
+    assert code == 1 and len(ours(errors)) == 1, (code, errors)
+    assert "rank 1" in errors and "signal 9" in errors, errors
+
+
+def test_rank_0_that_is_killed_takes_the_others_along():
+    job = Job(PRESTAGE, *SLOW, "--tp", "2")
+    os.kill(job.process.pid, signal.SIGKILL)
+    code, errors = job.end()
+    assert code == -signal.SIGKILL and not ours(errors), (code, errors)
+
+
+def test_a_rank_that_is_stopped():
+    job = Job(PRESTAGE, *SLOW, "--tp", "2")
+    os.kill(job.ranks[1], signal.SIGSTOP)
+    code, errors = job.end()
+    assert code == 1 and len(ours(errors)) == 1, (code, errors)
+    assert "rank 1 has not come" in errors, errors
+
+
+def test_ctrl_c():
+    job = Job(PRESTAGE, *SLOW, "--tp", "2")
+    os.killpg(job.process.pid, signal.SIGINT)
+    code, errors = job.end()
+    assert code == 130 and not ours(errors), (code, errors)
+
+
+# ---- launchers
+
+def mpirun(count=2):
+    """The command that starts so many ranks here."""
+    path = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+    if path is None:
+        raise Skip("no mpirun")
+    version = subprocess.run([path, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
+    if b"Open MPI" not in version and b"OpenRTE" not in version:
+        raise Skip("mpirun is not Open MPI's")
+    return (path, "--oversubscribe", "-n", str(count))
+
+
+def launched(*command, count=2, program=PRESTAGE):
+    return subprocess.run([*mpirun(count), program, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env={**os.environ, **WITH_MPI}, timeout=60, check=False)
+
+
+def expect_one_line(done, *says, code=2):
+    lines = ours(done.stderr.decode())
+    assert done.returncode == code and len(lines) == 1 and done.stdout == b"", done
+    for word in says:
+        assert word in lines[0], (word, lines)
+
+
+def test_mpirun_gives_the_same_answer():
+    for name in ("smollm-q8_0", "mixtral-q8_0"):
+        path = golden(name)
+        forked = tokens(path, "--tp", "2")
+        for flags in ((), ("--tp", "2"), ("--prefetch", "off")):
+            done = launched("run", path, *ANSWER, "--json", *flags)
+            assert done.returncode == 0 and not ours(done.stderr.decode()), done
+            assert json.loads(done.stdout)["tokens"] == forked, (done, forked)
+
+
+def test_mpirun_and_options():
+    expect_one_line(launched("run", MODEL, "-p", "x", "--tp", "3"), "3", "mpirun started 2 ranks")
+    expect_one_line(launched("run", MODEL, "-p", "x", "--definitely"), "--definitely")
+    expect_one_line(launched("bench", MODEL, "--ranks-sim", "2"), "--ranks-sim")
+    expect_one_line(launched("run", MODEL, "-p", "x", "--comm-sim", "latncy=1us"), "latncy")
+    expect_one_line(launched("run", MODEL, "-p", "x", count=4), "4 ranks", "1 to 3")
+    expect_one_line(launched("run", MODEL + ".none", "-p", "x"), MODEL + ".none")
+
+
+def test_too_few_cpus_are_named_with_the_flag_that_helps():
+    cpus = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cpus)})
+    try:
+        forked = run("run", MODEL, "-p", "abc", "-n", "1", "--tp", "2", "-t", "1").stderr.decode()
+    finally:
+        os.sched_setaffinity(0, cpus)
+    assert "2 ranks with -t 1 share 1 CPUs" in forked and "ranks up to 1 would fit" in forked, forked
+    if len(cpus) > 1:
+        bound = launched("run", MODEL, "-p", "abc", "-n", "1", "-t", str(len(cpus))).stderr.decode()
+        assert "would fit" in bound or "--bind-to none or --map-by slot:PE=" in bound, bound
+
+
+def test_ranks_with_other_files():
+    def wrapped(*models):
+        """A program whose ranks open different files."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "wrapper")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then m="{models[0]}"; else m="{models[1]}"; fi\n'
+                           f'exec "{PRESTAGE}" run "$m" -p abc -n 4\n')
+            os.chmod(path, 0o755)
+            return launched(program=path)
+    expect_one_line(wrapped(MODEL, golden("smollm-q4_1")), "rank 1 has another model file than rank 0")
+    expect_one_line(wrapped(MODEL, MODEL + ".none"), MODEL + ".none")
+    expect_one_line(wrapped(MODEL + ".none", MODEL), MODEL + ".none")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "copy.gguf")
+        shutil.copy(MODEL, copy)
+        done = wrapped(MODEL, copy)
+        assert done.returncode == 0 and done.stdout, done
+
+
+def test_a_rank_of_mpirun_that_is_killed_or_stopped():
+    for rank, number, lines in ((1, signal.SIGKILL, None), (0, signal.SIGKILL, None), (1, signal.SIGSTOP, 1)):
+        job = Job(*mpirun(), PRESTAGE, *SLOW)
+        with open(f"/proc/{job.ranks[0]}/environ", "rb") as file:
+            first = 0 if b"OMPI_COMM_WORLD_RANK=0" in file.read().split(b"\0") else 1
+        os.kill(job.ranks[rank ^ first], number)
+        code, errors = job.end(limit=14)  # mpirun takes about three seconds to end a process that is stopped
+        assert code != 0, (rank, number, errors)
+        # mpirun names the rank that was killed, and may end the other one before it has said so.
+        assert len(ours(errors)) == lines if lines is not None else len(ours(errors)) <= 1, (rank, number, errors)
+
+
+def test_ctrl_c_of_mpirun():
+    job = Job(*mpirun(), PRESTAGE, *SLOW)
+    os.kill(job.process.pid, signal.SIGINT)
+    code, errors = job.end()
+    assert code != 0 and not ours(errors), (code, errors)
+
+
+def test_other_launchers():
+    for environment, name in (({"PMI_SIZE": "2", "PMI_RANK": "0"}, "MPICH"), ({"MPI_LOCALNRANKS": "4"}, "Intel MPI"),
+                              ({"SLURM_STEP_NUM_TASKS": "8"}, "srun")):
+        for flags in ((), ("--tp", "2")):
+            refused("run", MODEL, "-p", "x", *flags, environment=environment, says=[name, "Open MPI", "several ranks"])
+    # mpirun of Open MPI, but another build of it
+    refused("run", MODEL, "-p", "x", environment={"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0", **NO_LEAKS},
+            says=["OMPI_COMM_WORLD_SIZE=2", "job of one"])
+    # A batch job of one task, and a shell in an allocation of several.
+    for environment in ({"PMI_SIZE": "1"}, {"SLURM_STEP_NUM_TASKS": "1"}, {"SLURM_NTASKS": "8"}):
+        assert run("run", MODEL, *ANSWER, environment=environment).returncode == 0, environment
+
+
+main(sys.modules[__name__])

@@ -1,0 +1,246 @@
+// ctest-labels: golden;prop
+// ctest-timeout: 300
+// Goal: with a number of ranks, logits are a pure function of a sequence's tokens: not of
+// prefetching, of how collectives are cut, of threads, links, batches, pieces, forks, or the kind
+// of the file.
+// Method: memcmp of logits between runs that may only differ in time.
+#include "engine/rank_jobs.h"
+// it includes what cmocka wants first
+#include "engine/compile.h"
+
+#define PROMPT 150 // pieces of 64 are cut into chunks when fused
+#define ANSWER 4
+
+typedef struct way {
+    ps_prefetch_policy prefetch;
+    ps_comm_schedule schedule;
+    uint32_t piece;
+    bool is_shared; // steps hold another sequence's rows, too
+    bool forks;     // the answer is a fork's, whose parent goes on otherwise
+    ps_kv_type kv;
+} way;
+
+// The first of each KV type is what the others are compared with.
+static const way WAYS[] = {
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 7, false, false, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_FUSED, 64, false, true, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_FUSED, PROMPT, false, false, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 37, true, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 64, true, true, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_Q8_0},
+    {PS_PREFETCH_PRESERVE, PS_COMM_FUSED, 40, false, true, PS_KV_Q8_0},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, true, false, PS_KV_Q8_0},
+};
+enum { WAY_COUNT = sizeof WAYS / sizeof WAYS[0], WAYS_OF_F16 = 7 };
+
+typedef struct runs {
+    uint32_t vocabulary;
+    uint32_t ways; // that are run
+    float *logits; // [WAY_COUNT][ANSWER][vocabulary], shared
+    float *moved;  // [WAY_COUNT] bytes that prefetches have moved, shared
+} runs;
+
+// Rows of `tokens` for the sequence, and in front of them as many of another one.
+static void step(ps_session *session, ps_sequence sequence, const int32_t *tokens, uint32_t count,
+                 const ps_sequence *other, bool wants_logits)
+{
+    ps_row rows[2 * PROMPT];
+    uint32_t used = 0;
+    for (uint32_t i = 0; other != NULL && i < count; i++) {
+        rows[used++] = (ps_row){*other, (tokens[i] + 1) % 200, false};
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        rows[used++] = (ps_row){sequence, tokens[i], wants_logits};
+    }
+    must(ps_session_step(session, rows, used));
+}
+
+static void run_way(ps_session *session, const way *w, float *logits, uint32_t vocabulary)
+{
+    int32_t tokens[PROMPT + ANSWER];
+    ps_sequence sequence;
+    ps_sequence parent = 0;
+    ps_sequence other;
+    make_prompt(tokens, PROMPT + ANSWER, 21);
+    must(ps_sequence_open(session, &sequence));
+    must(ps_sequence_open(session, &other));
+    for (uint32_t i = 0; i < PROMPT; i += w->piece) {
+        const uint32_t count = PROMPT - i < w->piece ? PROMPT - i : w->piece;
+        step(session, sequence, tokens + i, count, w->is_shared ? &other : NULL, false);
+    }
+    if (w->forks) {
+        parent = sequence;
+        must(ps_sequence_fork(session, parent, &sequence));
+    }
+    for (uint32_t i = 0; i < ANSWER; i++) {
+        if (w->forks) {
+            step(session, parent, tokens + i, 1, NULL, false);
+        }
+        step(session, sequence, tokens + PROMPT + i, 1, w->is_shared ? &other : NULL, true);
+        memcpy(logits + (size_t)i * vocabulary, ps_session_logits(session, 0),
+               vocabulary * sizeof *logits);
+    }
+}
+
+static float moved_bytes(const ps_session *session)
+{
+    ps_prefetch_site sites[PS_PREFETCH_SITES_MAX];
+    float bytes = 0;
+    const uint32_t count = ps_session_prefetch_get(session, sites);
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += (float)sites[i].moved_bytes;
+    }
+    return bytes;
+}
+
+static void run_ways(ps_model *model, void *context)
+{
+    const runs *r = context;
+    for (uint32_t i = 0; i < r->ways; i++) {
+        const way *w = &WAYS[i];
+        ps_session *session = NULL;
+        const ps_session_options options = {.context_tokens = 256,
+                                            .sequences = 3,
+                                            .batch_rows = 2 * PROMPT,
+                                            .k_type = w->kv,
+                                            .v_type = w->kv,
+                                            .prefetch = w->prefetch,
+                                            .comm_schedule = w->schedule};
+        must(ps_session_create(model, &options, &session));
+        run_way(session, w, r->logits + (size_t)i * ANSWER * r->vocabulary, r->vocabulary);
+        r->moved[i] = moved_bytes(session);
+        ps_session_destroy(session);
+    }
+}
+
+typedef struct model_case {
+    const char *name;
+    uint32_t ranks;
+    uint32_t ways; // WAYS_OF_F16: heads that a q8_0 KV cannot hold
+} model_case;
+
+static const model_case CASES[] = {
+    {"smollm-q4_1", 2, WAY_COUNT}, {"smollm-q4_1", 3, WAY_COUNT}, {"gemma3-q8_0", 2, WAY_COUNT},
+    {"kmix-k", 4, WAY_COUNT},      {"qwen3-f16", 3, WAY_COUNT},   {"mixtral-q8_0", 2, WAYS_OF_F16},
+    {"qwen2-f32", 3, WAYS_OF_F16},
+};
+#define CASE_COUNT (sizeof CASES / sizeof CASES[0])
+
+static void expect_same(const runs *first, const runs *r, const char *what)
+{
+    const size_t floats = (size_t)ANSWER * r->vocabulary;
+    for (uint32_t i = 0; i < r->ways; i++) {
+        uint32_t like = 0;
+        while (WAYS[like].kv != WAYS[i].kv) {
+            like++;
+        }
+        if (memcmp(first->logits + like * floats, r->logits + i * floats, floats * sizeof(float)) !=
+            0) {
+            fail_msg("%s: way %u differs", what, i);
+        }
+        if (WAYS[i].prefetch == PS_PREFETCH_OFF) {
+            assert_true(r->moved[i] == 0);
+        }
+    }
+}
+
+static runs new_runs(uint32_t vocabulary, uint32_t ways)
+{
+    return (runs){.vocabulary = vocabulary,
+                  .ways = ways,
+                  .logits = shared_floats((size_t)WAY_COUNT * ANSWER * vocabulary),
+                  .moved = shared_floats(WAY_COUNT)};
+}
+
+static void free_runs(runs *r)
+{
+    free_shared(r->logits, (size_t)WAY_COUNT * ANSWER * r->vocabulary);
+    free_shared(r->moved, WAY_COUNT);
+}
+
+static void compile_model(const char *path, char compiled[64], uint32_t *out_vocabulary)
+{
+    ps_model *model = NULL;
+    ps_compile_result result;
+    (void)snprintf(compiled, 64, "/tmp/prestage-test-XXXXXX");
+    const int descriptor = mkstemp(compiled);
+    assert_true(descriptor >= 0);
+    (void)close(descriptor);
+    expect_ok(ps_model_open(path, &(ps_model_options){.threads = 1}, &model));
+    *out_vocabulary = vocabulary_of(model);
+    expect_ok(ps_model_compile(model, compiled, &(ps_compile_options){.replace = true}, &result));
+    ps_model_close(model);
+}
+
+static void test_same_bits(void **state)
+{
+    const model_case *c = *state;
+    char path[512];
+    char compiled[64];
+    uint32_t vocabulary = 0;
+    golden_path(c->name, path);
+    compile_model(path, compiled, &vocabulary);
+    const struct {
+        const char *what;
+        rank_job job;
+    } jobs[] = {
+        {"1 thread", {.path = path, .threads = 1}},
+        {"2 threads", {.path = path, .threads = 2}},
+        {"a slow link", {.path = path, .threads = 2, .link = "latency=300us,bandwidth=1Gbps"}},
+        {"a compiled file", {.path = compiled, .threads = 1}},
+    };
+    runs first = new_runs(vocabulary, c->ways);
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        rank_job job = jobs[i].job;
+        runs r = i == 0 ? first : new_runs(vocabulary, c->ways);
+        job.ranks = c->ranks;
+        rank_job_run(&job, run_ways, &r);
+        expect_same(&first, &r, jobs[i].what);
+        if (job.link != NULL) { // equal results say nothing of whether anything was prefetched
+            assert_true(r.moved[1] > 0); // auto may find that there is no time
+        }
+        if (i > 0) {
+            free_runs(&r);
+        }
+    }
+    free_runs(&first);
+    (void)unlink(compiled);
+}
+
+// What a rank among simulated ones computes means nothing, but it runs, and its numbers are finite.
+static void test_simulated(void **state)
+{
+    char path[512];
+    (void)state;
+    golden_path("smollm-q8_0", path);
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        runs r = new_runs(272, WAY_COUNT);
+        rank_job_run(&(rank_job){.path = path,
+                                 .ranks = ranks,
+                                 .threads = 2,
+                                 .launch = PS_RANKS_SIMULATED,
+                                 .link = "latency=20us"},
+                     run_ways, &r);
+        for (size_t i = 0; i < (size_t)WAY_COUNT * ANSWER * r.vocabulary; i++) {
+            assert_true(r.logits[i] - r.logits[i] == 0);
+        }
+        assert_true(ranks == 1 || r.moved[1] > 0);
+        free_runs(&r);
+    }
+}
+
+int main(void)
+{
+    static char names[CASE_COUNT][64];
+    struct CMUnitTest tests[CASE_COUNT + 1];
+    for (size_t i = 0; i < CASE_COUNT; i++) {
+        (void)snprintf(names[i], sizeof names[i], "%s, %u ranks", CASES[i].name, CASES[i].ranks);
+        tests[i] = (struct CMUnitTest){.name = names[i],
+                                       .test_func = test_same_bits,
+                                       .initial_state = (void *)(uintptr_t)&CASES[i]};
+    }
+    tests[CASE_COUNT] = (struct CMUnitTest)cmocka_unit_test(test_simulated);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,292 @@
+// ctest-labels: file
+// ctest-links: ps_ir
+// Goal: behind each collective stands what the policy says, in order of use, with its reason.
+// Method: one graph (prefetch.graph, which states the bytes of everything), and for each machine
+// and bucket what is prefetched behind each collective, as one line. The pass changes nothing else.
+//
+// In a line, "gate" is all of it, "gate:100" so many bytes, "gate+50" what stands behind the first
+// 50; a word in parentheses is the reason. Collectives are set apart by "|".
+#include "ir/graph_text_test.h"
+#include "passes/passes_test.h"
+
+#define GRAPH "test/passes/prefetch.graph"
+
+// The pass takes the prefetches into `context`, a ps_buffer, and out of the graph again.
+typedef struct found {
+    ps_pass_options options;
+    ps_buffer line;
+} found;
+
+static ps_status describe(const ps_graph *graph, const ps_node *node, ps_buffer *line)
+{
+    const ps_op_attributes *a = &node->attributes;
+    const char *last = line->length == 0 ? "|" : line->data + line->length - 1;
+    PS_TRY(ps_buffer_printf(line, "%s%s", *last == '|' || *last == ' ' ? "" : " ",
+                            graph->values[node->inputs[0]].name));
+    if (a->skip > 0) {
+        PS_TRY(ps_buffer_printf(line, "+%u", a->skip));
+    }
+    // What is declined says how many bytes it is about.
+    if (a->bytes > 0 && a->reason < PS_REASON_DECLINED) {
+        PS_TRY(ps_buffer_printf(line, ":%u", a->bytes));
+    }
+    return a->reason == PS_REASON_WHOLE
+               ? PS_OK
+               : ps_buffer_printf(line, "(%s)", ps_reason_name((ps_reason)a->reason));
+}
+
+static ps_status prefetch(ps_graph *graph, void *context)
+{
+    found *f = context;
+    uint32_t kept = 0;
+    PS_TRY(ps_pass_prefetch(graph, &f->options));
+    PS_TRY(ps_graph_verify(graph, "prefetch"));
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const ps_node *node = &graph->nodes[i];
+        if (node->op == PS_OP_PREFETCH) {
+            PS_TRY(describe(graph, node, &f->line));
+            continue;
+        }
+        if ((ps_op_get(node->op)->flags & PS_OP_COLLECTIVE) != 0) {
+            PS_TRY(ps_buffer_printf(&f->line, "|"));
+        }
+        graph->nodes[kept++] = *node;
+    }
+    graph->node_count = kept;
+    return PS_OK;
+}
+
+static void expect_of(const char *text, const ps_pass_options *options, const char *line)
+{
+    found f = {.options = *options};
+    ps_buffer before = {0};
+    ps_buffer after = {0};
+    ps_graph_text_require(ps_graph_text_run(text, NULL, NULL, &before), "the graph");
+    ps_graph_text_require(ps_graph_text_run(text, prefetch, &f, &after), "the pass");
+    assert_string_equal(before.data, after.data);
+    assert_string_equal(line, f.line.data == NULL ? "" : f.line.data);
+    ps_buffer_deinit(&before);
+    ps_buffer_deinit(&after);
+    ps_buffer_deinit(&f.line);
+}
+
+static void expect(const ps_pass_options *options, const char *line)
+{
+    char *text = ps_graph_text_load(GRAPH);
+    expect_of(text, options, line);
+    free(text);
+}
+
+// A machine of one thread whose capacity is `bytes`, steps of one row.
+static ps_pass_options preserve(ps_machine *machine, uint64_t bytes, uint32_t context)
+{
+    *machine = PS_TEST_MACHINE;
+    machine->threads = 1;
+    machine->l2_bytes = bytes;
+    return (ps_pass_options){.rows_max = 1,
+                             .logits_max = 1,
+                             .context_max = context,
+                             .machine = machine,
+                             .ranks = 2,
+                             .prefetch = PS_PREFETCH_PRESERVE};
+}
+
+static void expect_preserve(uint64_t bytes, uint32_t context, const char *line)
+{
+    ps_machine machine;
+    const ps_pass_options options = preserve(&machine, bytes, context);
+    expect(&options, line);
+}
+
+static void test_off(void **state)
+{
+    (void)state;
+    ps_machine machine;
+    ps_pass_options options = preserve(&machine, (uint64_t)1 << 30, 100);
+    options.prefetch = PS_PREFETCH_OFF;
+    expect(&options, "||||");
+}
+
+// Everything fits; what waits for the next collective is its business, though the residual stream
+// leads there. Behind the last node there is nothing.
+static void test_preserve_ends_at_the_next_collective(void **state)
+{
+    (void)state;
+    expect_preserve((uint64_t)1 << 30, 1000, "|gate up down|q2 k2 v2 kv2 o2|out|");
+}
+
+static void test_preserve_stays_below_the_capacity(void **state)
+{
+    (void)state;
+    const uint64_t three = (uint64_t)3 * 139264;
+    expect_preserve(three, 100, "|gate up down(no_capacity)|q2 k2 v2 kv2 o2|out|");
+    expect_preserve(three + 1, 100, "|gate up down|q2 k2 v2 kv2 o2|out|");
+    // The sum of the caches of all workers.
+    ps_machine machine;
+    ps_pass_options options = preserve(&machine, three / 3, 100);
+    machine.threads = 3;
+    expect(&options, "|gate up down(no_capacity)|q2 k2 v2 kv2 o2|out|");
+    machine.threads = 4;
+    expect(&options, "|gate up down|q2 k2 v2 kv2 o2|out|");
+}
+
+// Behind the first that does not fit nothing is taken, though o2 would fit; the next starts from 0.
+static void test_preserve_stops_at_the_first_misfit(void **state)
+{
+    (void)state;
+    expect_preserve(300000, 1000,
+                    "|gate up down(no_capacity)|q2 k2 v2 kv2(no_capacity) o2(after_misfit)|out|");
+    expect_preserve(69632, 100,
+                    "|gate(no_capacity) up(after_misfit) down(after_misfit)|q2(no_capacity) "
+                    "k2(after_misfit) v2(after_misfit) kv2(after_misfit) "
+                    "o2(after_misfit)|out(no_capacity)|");
+    expect_preserve(69633, 100,
+                    "|gate(no_capacity) up(after_misfit) down(after_misfit)|q2 k2(no_capacity) "
+                    "v2(after_misfit) kv2(after_misfit) o2(after_misfit)|out|");
+}
+
+// q2, k2 and v2 are 139264 bytes together; KV counts at the longest context of the bucket.
+static void test_preserve_counts_kv_at_the_longest_context(void **state)
+{
+    (void)state;
+    expect_preserve(139264 + 512 * 200, 200,
+                    "|gate up(no_capacity) down(after_misfit)|q2 k2 v2 kv2(no_capacity) "
+                    "o2(after_misfit)|out|");
+    expect_preserve(139264 + 512 * 200 + 1, 200,
+                    "|gate up(no_capacity) down(after_misfit)|q2 k2 v2 kv2 o2(no_capacity)|out|");
+    // With many rows attention reads it again and again.
+    ps_machine machine;
+    ps_pass_options options = preserve(&machine, (uint64_t)1 << 30, 200);
+    options.rows_max = 9;
+    expect(&options, "|gate up down|q2 k2 v2 o2|out|");
+}
+
+// ---- auto: 20 bytes a nanosecond for as long as a sum of 1024 bytes takes
+
+static ps_pass_options automatic(ps_machine *machine, double comm_ns)
+{
+    ps_pass_options options = preserve(machine, (uint64_t)1 << 30, 1000);
+    machine->comm_ns = comm_ns;
+    machine->comm_gbs = 1.024; // a microsecond for the row
+    options.prefetch = PS_PREFETCH_AUTO;
+    return options;
+}
+
+static void expect_auto(double comm_ns, const char *line)
+{
+    ps_machine machine;
+    const ps_pass_options options = automatic(&machine, comm_ns);
+    expect(&options, line);
+}
+
+// 10 us move 200000 bytes. A kv takes what its context leaves, so o2 may have as much.
+static void test_auto_takes_what_the_time_allows(void **state)
+{
+    (void)state;
+    expect_auto(9000, "|gate up:60736(part_time) down(no_time)|q2 k2 v2 kv2:60736(part_time) "
+                      "o2:60736(part_time)|out|");
+    expect_auto(0,
+                "|gate:20000(part_time) up(no_time) down(no_time)|q2:20000(part_time) k2(no_time) "
+                "v2(no_time) kv2(no_time) o2(no_time)|out:20000(part_time)|");
+}
+
+// Less than 16 KiB is not worth its looking after.
+static void test_auto_leaves_crumbs(void **state)
+{
+    (void)state;
+    ps_machine machine;
+    const ps_pass_options options = automatic(&machine, 0);
+    machine.fill_gbs = 16.383;
+    expect(&options, "|gate(no_time) up(no_time) down(no_time)|q2(no_time) k2(no_time) v2(no_time) "
+                     "kv2(no_time) o2(no_time)|out(no_time)|");
+    machine.fill_gbs = 16.384;
+    expect(&options, "|gate:16384(part_time) up(no_time) down(no_time)|q2:16384(part_time) "
+                     "k2(no_time) v2(no_time) kv2(no_time) o2(no_time)|out:16384(part_time)|");
+}
+
+// What a wait leaves goes to the weights behind the next collective, which then starts behind them.
+static void test_auto_looks_ahead(void **state)
+{
+    (void)state;
+    expect_auto(99000, "|gate up down q2 k2 v2 o2|kv2 out||");
+    expect_auto(24500, "|gate up down q2 k2:22576(part_time)|k2+22576 v2 kv2:462944(part_time) o2 "
+                       "out||");
+}
+
+// Fifteen sixteenths of the caches, less what is there from before.
+static void test_auto_fills_the_caches(void **state)
+{
+    (void)state;
+    ps_machine machine;
+    const ps_pass_options options = automatic(&machine, 99000);
+    machine.l2_bytes = 200000 / 15 * 16;
+    expect(&options, "|gate up:60731(part_capacity) down(no_time)|q2 k2 v2 "
+                     "kv2:60731(part_capacity) o2:60731(part_capacity)|out|");
+}
+
+// 64 rows: a weight of 139264 bytes is read in 3.5 us and multiplied with in 8.4, more than twice
+// that.
+static void test_auto_leaves_what_computing_bounds(void **state)
+{
+    (void)state;
+    ps_machine machine;
+    ps_pass_options options = automatic(&machine, 99000);
+    options.rows_max = 64;
+    expect(&options, "|gate(compute_bound) up(compute_bound) down(compute_bound)|"
+                     "q2(compute_bound) k2(compute_bound) v2(compute_bound) o2(compute_bound)|"
+                     "out(compute_bound)|");
+    machine.int8_gops = 10000;
+    expect(&options, "|gate up down q2 k2 v2 o2|out||");
+}
+
+// ---- other graphs
+
+#define HEAD                                                                                       \
+    "vocabulary 64\n%embd = weight Q8_0 [64, 64]\n%w = weight Q8_0 [64, 64]\n"                     \
+    "%vector = weight F32 [1, 64]\n"                                                               \
+    "%x = activation F32 [T, 64]\n%a = activation F32 [T, 64]\n%b = activation F32 [T, 64]\n"      \
+    "%c = activation F32 [T, 64]\n%last = activation F32 [L, 64]\n"                                \
+    "%logits = activation F32 [L, 64] output\n%x = embed %embd\n"
+#define TAIL "%last = select_logits %c\n%logits = softcap %last {softcap=1}\n"
+
+static void expect_everywhere(const char *text, const char *line)
+{
+    ps_machine machine;
+    ps_pass_options options = preserve(&machine, (uint64_t)1 << 30, 100);
+    expect_of(text, &options, line);
+    options = automatic(&machine, 99000);
+    expect_of(text, &options, line);
+}
+
+static void test_other_graphs(void **state)
+{
+    (void)state;
+    // no collective at all
+    expect_everywhere(HEAD "%a = linear %x, %w\n%c = add %a, %x\n" TAIL, "");
+    // a weight that is read twice is moved once
+    expect_everywhere(
+        HEAD "%a = all_reduce %x {ranks=2}\n%b = linear %a, %w\n%c = linear %b, %w\n" TAIL, "|w");
+    // tables and vectors are no matter of prefetching, and a collective right behind another has no
+    // wait of its own
+    expect_everywhere(HEAD "%a = all_reduce %x {ranks=2}\n%b = all_reduce %a {ranks=2}\n"
+                           "%c = add_bias %b, %vector\n" TAIL,
+                      "||");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_off),
+        cmocka_unit_test(test_preserve_ends_at_the_next_collective),
+        cmocka_unit_test(test_preserve_stays_below_the_capacity),
+        cmocka_unit_test(test_preserve_stops_at_the_first_misfit),
+        cmocka_unit_test(test_preserve_counts_kv_at_the_longest_context),
+        cmocka_unit_test(test_auto_takes_what_the_time_allows),
+        cmocka_unit_test(test_auto_leaves_crumbs),
+        cmocka_unit_test(test_auto_looks_ahead),
+        cmocka_unit_test(test_auto_fills_the_caches),
+        cmocka_unit_test(test_auto_leaves_what_computing_bounds),
+        cmocka_unit_test(test_other_graphs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
