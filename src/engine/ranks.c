@@ -18,11 +18,11 @@
 
 struct ps_ranks {
     ps_comm *comm;
-    uint32_t here;     // ranks on this host
-    bool is_simulated; // one real rank
-    bool is_silent;    // another rank says what went wrong
+    uint32_t here;       // ranks on this host
+    bool is_simulated;   // one real rank
+    bool is_silent;      // another rank says what went wrong
     ps_comm_crowd crowd; // as started, before CPUs were shared out
-    bool has_share;    // keeps to its part of the CPUs of `place`
+    bool has_share;      // keeps to its part of the CPUs of `place`
     ps_cpu_place place;
     char *message; // [capacity] a command and what is behind it
     uint64_t capacity;

@@ -16,8 +16,8 @@
 ps_comm *ps_ranks_comm(ps_ranks *ranks);       // of NULL: NULL
 uint32_t ps_ranks_here(const ps_ranks *ranks); // on this host; of NULL: 1
 
-// Warns, on rank 0, when ranks of so many threads each share CPUs, or the launcher bound them to too
-// few of them.
+// Warns, on rank 0, when ranks of so many threads each share CPUs, or the launcher bound them to
+// too few of them.
 void ps_ranks_warn_of_crowd(const ps_ranks *ranks, uint32_t threads);
 
 // Whether there is anybody to talk to: false for NULL, one rank, and a rank among simulated ones.

@@ -174,7 +174,8 @@ static void test_crowds(void **state)
     } ROWS[] = {
         {{2, 1, 2, 2, false}, NULL},
         {{1, 2, 2, 2, false}, NULL},
-        {{2, 2, 2, 2, false}, "2 ranks with -t 2 share 2 CPUs: they will wait for each other; -t 1"},
+        {{2, 2, 2, 2, false},
+         "2 ranks with -t 2 share 2 CPUs: they will wait for each other; -t 1"},
         {{4, 4, 8, 16, false},
          "4 ranks with -t 4 share 8 CPUs: they will wait for each other; -t 2"},
         {{3, 1, 2, 2, false},

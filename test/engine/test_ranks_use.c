@@ -244,6 +244,58 @@ static void test_models_and_ranks_again(void **state)
     assert_int_equal(0, status);
 }
 
+// Rank 1 is ended by a signal while rank 0 steps. From then on everything is PS_LOST, at once, and
+// what is there can be closed.
+static int lose_a_rank(const char *path)
+{
+    ps_ranks *ranks = NULL;
+    ps_model *model = NULL;
+    ps_session *session = NULL;
+    ps_session *other = NULL;
+    ps_sequence sequence;
+    must(ps_ranks_start(&(ps_ranks_options){.launch = PS_RANKS_FORK, .size = 2}, &ranks));
+    if (ps_ranks_rank(ranks) > 0) {
+        (void)alarm(1);
+        _exit(ps_ranks_follow(ranks, path, NULL) == PS_OK ? 0 : 1);
+    }
+    must(ps_model_open(path, &(ps_model_options){.threads = 2, .ranks = ranks}, &model));
+    session = session_of(model, 1024);
+    must(ps_sequence_open(session, &sequence));
+    const ps_row row = {sequence, 1, true};
+    ps_status status = PS_OK;
+    while (status == PS_OK) {
+        if (ps_sequence_length(session, sequence) == 1024) {
+            must(ps_sequence_truncate(session, sequence, 0));
+        }
+        status = ps_session_step(session, &row, 1);
+    }
+    require(status == PS_LOST && strstr(ps_error_message(), "rank 1") != NULL);
+    require(ps_ranks_speaks(ranks));
+    require(ps_session_step(session, &row, 1) == PS_LOST);
+    require(ps_session_create(model, NULL, &other) == PS_LOST);
+    ps_session_destroy(session);
+    ps_model_close(model);
+    require(ps_ranks_stop(ranks) == PS_LOST);
+    return 0;
+}
+
+static void test_a_lost_rank(void **state)
+{
+    char path[512];
+    int status = 0;
+    (void)state;
+    golden_path(MODEL, path);
+    (void)fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)alarm(30); // or it hangs
+        _exit(lose_a_rank(path));
+    }
+    assert_int_equal(child, waitpid(child, &status, 0));
+    assert_int_equal(0, status);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_more_sessions_than_there_can_be),
         cmocka_unit_test(test_bad_steps),
         cmocka_unit_test(test_models_and_ranks_again),
+        cmocka_unit_test(test_a_lost_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
