@@ -333,7 +333,6 @@ PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 // of this rank.
 typedef struct ps_prefetch_site {
     const char *site; // "attn.qkv", "kv", ...; "all": together; static
-    bool is_prompt;   // of steps of more than 8 rows
     uint64_t planned; // prefetches in the plans
     uint64_t fired;   // how often they were made
     uint64_t asked_bytes;
@@ -341,9 +340,10 @@ typedef struct ps_prefetch_site {
     // One run in 32 goes without, for one site or all: how much longer it takes than those beside
     // it, as a part of their time; median and quartiles of the last controls. 0 controls: not
     // known.
-    uint32_t controls;
     double gain, gain_lower, gain_upper;
-    bool is_off; // the policy auto has switched it off, because it lost
+    uint32_t controls;
+    bool is_prompt; // of steps of more than 8 rows
+    bool is_off;    // the policy auto has switched it off, because it lost
 } ps_prefetch_site;
 #define PS_PREFETCH_SITES_MAX 32u
 

@@ -158,6 +158,7 @@ ps_status ps_comm_transfer_start(ps_comm *comm, ps_comm_kind kind, uint32_t tag,
     comm->fruitless = 0;
     comm->idles = 0;
     comm->looked_ns = 0;
+    comm->was_away = false;
     comm->waited_ns = 0;
     const ps_status status = comm->backend->start(comm);
     return status == PS_OK ? PS_OK : lose(comm, status);
@@ -347,6 +348,7 @@ static ps_status look(ps_comm *comm)
         const uint64_t gap_ns_max = comm->options.timeout_ns / 8;
         const uint64_t gap_ns = now - comm->looked_ns;
         comm->waited_ns += gap_ns < gap_ns_max ? gap_ns : gap_ns_max;
+        comm->was_away = comm->was_away || gap_ns > comm->options.timeout_ns / 2;
     }
     comm->looked_ns = now;
     PS_TRY(comm->backend->check(comm));

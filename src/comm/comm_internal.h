@@ -102,6 +102,7 @@ struct ps_comm {
     bool is_moving;     // its transfer is not finished
     bool is_patient;    // no timeout at present
     bool is_late;       // a rank has not come in time
+    bool was_away;      // this one was stopped while the transfer lasts: others found it late
     uint64_t *bytes;    // of a broadcast in flight
     uint64_t latest_ns; // the latest start_ns of its headers
     ps_comm_transfer transfer;

@@ -213,9 +213,12 @@ static uint32_t mpi_missing(const ps_comm *comm)
 }
 
 // Every rank waits for every other one, so each comes to the failure by itself; the lowest one that
-// is there speaks.
+// is there speaks. One that was stopped, and goes on because mpirun ends it, has nothing to say.
 static bool mpi_announce(ps_comm *comm, ps_comm_cause cause)
 {
+    if (cause == PS_COMM_CAUSE_LATE && comm->was_away) {
+        return false;
+    }
     const bool is_rank_0_late = cause == PS_COMM_CAUSE_LATE && mpi_missing(comm) == 0;
     return cause == PS_COMM_CAUSE_OWN || comm->rank == (is_rank_0_late ? 1 : 0);
 }

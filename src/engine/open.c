@@ -122,7 +122,7 @@ static ps_status shake_hands(const ps_model *model)
         return PS_OK;
     }
     (void)snprintf(options, sizeof options, "ranks=%u layout=%u", ps_ranks_size(model->ranks),
-                   PS_LAYOUT_VERSION);
+                   (uint32_t)PS_LAYOUT_VERSION);
     const ps_comm_identity identity = {.version = PS_VERSION,
                                        .model = ps_gguf_fingerprint(model->file),
                                        .options_hash = ps_hash(options, strlen(options), 0),

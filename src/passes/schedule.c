@@ -369,7 +369,8 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     work.cache_bytes += output == NULL ? 0 : rows * row_bytes(output);
     work.cache_bytes *= step->split == PS_SPLIT_ALL ? workers
                                                     : 1; // all workers' rate, each does all
-    const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
+    const bool is_collective = output != NULL &&
+                               (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
     const uint64_t moved = is_collective ? rows * row_bytes(output) : 0;
     const uint64_t work_ns = ps_cost_work_ns(machine, &work);
     const uint64_t all_ns = step->op == PS_OP_LINEAR_ALL_REDUCE

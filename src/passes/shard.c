@@ -41,8 +41,10 @@ typedef struct sharder {
     uint32_t *readers;    // [values] nodes that read a weight
 } sharder;
 
+// a > 0.
 static uint32_t divisor(uint32_t a, uint32_t b)
 {
+    ps_assert(a > 0);
     return b == 0 ? a : divisor(b, a % b);
 }
 
@@ -67,7 +69,7 @@ static void note_node(const sharder *s, const ps_node *node)
     } else if (node->op == PS_OP_LINEAR && node->attributes.site == PS_SITE_ATTN_O) {
         const ps_value *weight = &values[node->inputs[1]];
         const uint32_t block = ps_dtype_get(weight->dtype)->block_columns;
-        cut->head_unit = block / divisor(block, cut->head_dim == 0 ? block : cut->head_dim);
+        cut->head_unit = cut->head_dim == 0 ? 1 : block / divisor(block, cut->head_dim);
     } else if (node->attributes.site == PS_SITE_MLP_DOWN ||
                node->attributes.site == PS_SITE_MOE_DOWN) {
         const ps_value *weight = &values[node->inputs[node->input_count - 1]];
