@@ -34,8 +34,8 @@ static uint64_t piece_of(const ps_local *local, uint64_t span_bytes)
 
 // Writes past the caches: where ranks share no cache, it is slow to read a line that another core
 // has changed, and to change it again. On an EPYC guest of two cores the bare loop of bench_comm
-// took 33 us with plain stores and 7 us so for 64 KiB in one hour, 11 and 11 in another, as the host
-// places the cores. `to` is a multiple of 64.
+// took 33 us with plain stores and 7 us so for 64 KiB in one hour, 11 and 11 in another, as the
+// host places the cores. `to` is a multiple of 64.
 static void stream(char *to, const char *from, uint64_t bytes)
 {
     const uint64_t whole = bytes / sizeof(__m128i) * sizeof(__m128i);
