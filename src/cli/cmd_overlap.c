@@ -329,6 +329,16 @@ static const char *advice(const finding *f)
                               : "as it is";
 }
 
+// What is not known is left out.
+static void print_cell(int width, int decimals, double value)
+{
+    if (isnan(value)) {
+        (void)printf("| %*s ", width, "-");
+    } else {
+        (void)printf("| %*.*f ", width, decimals, value);
+    }
+}
+
 static void print_table(overlap *o, const finding *findings, uint32_t count)
 {
     (void)printf("| site        |    fired | MB each | in time | slack us | reader us | without | "
@@ -336,14 +346,20 @@ static void print_table(overlap *o, const finding *findings, uint32_t count)
                  "--------: | ------: | ----: | ------ |\n");
     for (uint32_t i = 0; i < count; i++) {
         const finding *f = &findings[i];
-        (void)printf("| %-11s | %8llu | %7.3f | %7.3f | %8.1f | %9.1f | %7.1f | %5.2f | %s |\n",
-                     f->of->name, (unsigned long long)f->of->fired,
-                     f->of->moved / (double)f->of->fired / 1e6, f->in_time, f->slack, f->with,
-                     f->without, f->kept, advice(f));
+        (void)printf("| %-11s | %8llu | %7.3f ", f->of->name, (unsigned long long)f->of->fired,
+                     f->of->moved / (double)f->of->fired / 1e6);
+        print_cell(7, 3, f->in_time);
+        print_cell(8, 1, f->slack);
+        print_cell(9, 1, f->with);
+        print_cell(7, 1, f->without);
+        print_cell(5, 2, f->kept);
+        (void)printf("| %s |\n", advice(f));
     }
-    (void)printf("\nruns: %zu with prefetching, %.1f us; %zu without any, %.1f us\n",
-                 o->runs_with.count, median(&o->runs_with), o->runs_without.count,
-                 median(&o->runs_without));
+    (void)printf("\n%zu runs with prefetching, %.1f us", o->runs_with.count, median(&o->runs_with));
+    if (o->runs_without.count > 0) {
+        (void)printf("; %zu without any, %.1f us", o->runs_without.count, median(&o->runs_without));
+    }
+    (void)puts("");
 }
 
 static ps_status print_json(overlap *o, const finding *findings, uint32_t count)

@@ -65,6 +65,8 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 //   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2);
 //             parts of operands, too; of a KV cache what is there. Not what computing, and not
 //             memory, bounds.
+//
+// PS_INVALID (the graph has prefetches already), PS_NO_MEMORY
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where

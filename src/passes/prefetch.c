@@ -265,6 +265,14 @@ ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
         return PS_OK;
     }
     const uint32_t count = graph->node_count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (graph->nodes[i].op == PS_OP_PREFETCH) {
+            return ps_fail(PS_INVALID,
+                           "the graph has prefetches already (node %u); the policy off "
+                           "would leave it as it is",
+                           i);
+        }
+    }
     ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
     uint64_t *ahead = PS_ARENA_NEW(graph->arena, uint64_t, graph->value_count);
     if (old == NULL || ahead == NULL) {

@@ -95,36 +95,36 @@ static ps_status note_layers(sharder *s)
     return PS_OK;
 }
 
-static uint32_t smaller(uint64_t a, uint32_t b)
-{
-    return a < b ? (uint32_t)a : b;
-}
+// How many ranks something can be cut for, as everyone gets a part: `count` things, `unit` of them
+// together.
+typedef struct limit {
+    uint32_t ranks;
+    const char *what; // static
+    uint32_t count, unit;
+} limit;
 
-// The ranks that all layers can be cut for: every rank gets a part of everything.
-static uint32_t ranks_most(const sharder *s)
+static void tighten(limit *most, uint32_t count, uint32_t unit, const char *what)
 {
-    uint32_t most = smaller(ps_divide_up(s->graph->vocabulary, PS_GROUP_ROWS), PS_RANKS_MAX);
-    for (uint32_t i = 0; i < s->layer_count; i++) {
-        const layer_cut *cut = &s->layers[i];
-        if (cut->heads > 0) {
-            most = smaller(ps_divide_up(cut->heads, cut->head_unit), most);
-        }
-        if (cut->ffn > 0) {
-            most = smaller(ps_divide_up(cut->ffn, cut->ffn_unit), most);
-        }
+    const uint64_t ranks = ps_divide_up(count, unit);
+    if (count > 0 && ranks < most->ranks) {
+        *most = (limit){.ranks = (uint32_t)ranks, .what = what, .count = count, .unit = unit};
     }
-    return most;
 }
 
 static ps_status check_ranks(const sharder *s)
 {
-    const uint32_t most = ranks_most(s);
-    return s->ranks <= most
+    limit most = {.ranks = PS_RANKS_MAX, .what = "ranks", .count = PS_RANKS_MAX, .unit = 1};
+    tighten(&most, s->graph->vocabulary, PS_GROUP_ROWS, "tokens of the vocabulary");
+    for (uint32_t i = 0; i < s->layer_count; i++) {
+        const layer_cut *cut = &s->layers[i];
+        tighten(&most, cut->ffn, cut->ffn_unit, "columns between gate_up and down");
+        tighten(&most, cut->heads, cut->head_unit, "query heads");
+    }
+    return s->ranks <= most.ranks
                ? PS_OK
                : ps_fail(PS_UNSUPPORTED,
-                         "%u ranks: this model can be shared by 1 to %u (%u query heads, cut at "
-                         "whole blocks of its weights)",
-                         s->ranks, most, s->layer_count > 1 ? s->layers[1].heads : 0);
+                         "%u ranks: this model can be shared by 1 to %u (%u %s, %u stay together)",
+                         s->ranks, most.ranks, most.count, most.what, most.unit);
 }
 
 // ---- cutting

@@ -43,6 +43,7 @@ def test_graphs_of_others_get_prefetches_and_nothing_else():
         with open(path, encoding="utf-8") as file:
             assert file.read() == output("plan", GRAPH, "--no-measure", *LINK).decode()
         refused("plan", GRAPH, "--no-measure", "-o", path, says=[path, "--force"])
+        refused("plan", path, "--no-measure", *LINK, says=["prefetches already", "off"])
         with open(path, "w", encoding="utf-8") as file:
             file.write("vocabulary 3\n%x = wieght F32 [1, 3]\n")
         refused("plan", path, says=[path, "line 2", "'weight'"])
@@ -83,7 +84,7 @@ def test_traces():
             assert site["fired"] > 0 and 0 <= site["moved_bytes"] <= site["asked_bytes"], site
         assert sites["mlp.down"]["moved_bytes"] > 0, sites
         text = output("overlap", path).decode()
-        assert "mlp.gate_up" in text and "runs: " in text, text
+        assert "mlp.gate_up" in text and "runs with prefetching" in text, text
         # every rank writes its own
         output("run", MODEL, "-p", "abc", "-n", "8", "--tp", "2", "--trace", path)
         assert os.path.exists(path + ".rank1"), os.listdir(folder)

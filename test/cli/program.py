@@ -7,7 +7,7 @@ import traceback
 
 PRESTAGE = os.path.abspath(sys.argv[1])
 SOURCE = os.path.abspath(sys.argv[2])
-COMMANDS = ("run", "info", "tokenize", "perplexity", "bench", "plan", "compile")
+COMMANDS = ("run", "info", "tokenize", "perplexity", "bench", "plan", "compile", "overlap", "simulate")
 
 
 class Skip(Exception):
