@@ -105,9 +105,11 @@ typedef struct limit {
 
 static void tighten(limit *most, uint32_t count, uint32_t unit, const char *what)
 {
-    const uint64_t ranks = ps_divide_up(count, unit);
-    if (count > 0 && ranks < most->ranks) {
-        *most = (limit){.ranks = (uint32_t)ranks, .what = what, .count = count, .unit = unit};
+    if (count > 0 && ps_divide_up(count, unit) < most->ranks) {
+        *most = (limit){.ranks = (uint32_t)ps_divide_up(count, unit),
+                        .what = what,
+                        .count = count,
+                        .unit = unit};
     }
 }
 
