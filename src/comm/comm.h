@@ -166,12 +166,13 @@ void ps_comm_set_gather_bytes_max(ps_comm *comm, uint64_t gather_bytes_max);
 uint64_t ps_comm_gather_bytes_max(const ps_comm *comm);
 
 // Measures how this machine and its links do an all_reduce fastest, and keeps that: the way in
-// which bytes are written for other ranks, and gather_bytes_max. All ranks call it together, from
-// where they will run later (pinned); rank 0's clock decides. Never changes a result. Takes up to
-// about 50 ms, more on a slow link, and memory for its time.
+// which bytes are written for other ranks, and gather_bytes_max. Then what one takes: *out_ns with
+// few bytes, by this rank's clock, and the bytes a nanosecond that it moves beyond that. All ranks
+// call it together, from where they will run later (pinned); rank 0's clock decides. Never changes
+// a result. Takes up to about 50 ms, or 25 collectives of a slow link, and memory for its time.
 //
-// PS_NO_MEMORY (on this rank, before anything was sent), PS_LOST
-PS_MUST_USE ps_status ps_comm_tune(ps_comm *comm);
+// PS_NO_MEMORY (this rank has given up), PS_LOST
+PS_MUST_USE ps_status ps_comm_tune(ps_comm *comm, double *out_ns, double *out_gbs);
 
 // sum [counts[rank]]: slice `rank` of the sum over all ranks of values [sum of counts]; bits as
 // above. scratch [size, counts[rank]]. `sum` may be the rank's slice of `values`.

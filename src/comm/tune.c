@@ -1,4 +1,4 @@
-// comm/tune.c - measures which ways of an all_reduce are fastest.
+// comm/tune.c - measures which ways of an all_reduce are fastest, and what one then takes.
 //
 // All ranks run the same loops; rank 0 measures, decides and tells.
 #include "comm/comm_internal.h"
@@ -14,11 +14,18 @@
 #define BYTES_MAX ((uint64_t)524288)
 #define ROUNDS 21
 #define WARM_ROUNDS 3
+#define SLOW_NS 1000000u // on such a link the way matters little, and rounds are few
+#define SLOW_ROUNDS 5
+
+// An all_reduce of few bytes and one of many tell latency from bandwidth.
+#define SMALL_BYTES ((uint64_t)1024)
+#define LARGE_BYTES ((uint64_t)65536)
 
 typedef struct tuner {
     ps_comm *comm;
     float *values;  // [BYTES_MAX]
     float *scratch; // [BYTES_MAX, size]
+    int rounds;
 } tuner;
 
 static int by_value(const void *a, const void *b)
@@ -29,11 +36,10 @@ static int by_value(const void *a, const void *b)
 }
 
 // Median of some rounds.
-static ps_status measure(const tuner *t, uint64_t bytes, bool is_gathered, uint64_t *out_ns)
+static ps_status median_ns(const tuner *t, uint64_t bytes, uint64_t *out_ns)
 {
-    uint64_t ns[ROUNDS];
-    ps_comm_set_gather_bytes_max(t->comm, is_gathered ? UINT64_MAX : 0);
-    for (int i = -WARM_ROUNDS; i < ROUNDS; i++) {
+    uint64_t ns[ROUNDS] = {0};
+    for (int i = -WARM_ROUNDS; i < t->rounds; i++) {
         const uint64_t start = ps_clock_ns();
         PS_TRY(ps_comm_all_reduce_start(t->comm, TUNE_TAG, t->values, bytes / sizeof(float),
                                         t->scratch));
@@ -42,9 +48,15 @@ static ps_status measure(const tuner *t, uint64_t bytes, bool is_gathered, uint6
             ns[i] = ps_clock_ns() - start;
         }
     }
-    qsort(ns, ROUNDS, sizeof *ns, by_value);
-    *out_ns = ns[ROUNDS / 2];
+    qsort(ns, (size_t)t->rounds, sizeof *ns, by_value);
+    *out_ns = ns[t->rounds / 2];
     return PS_OK;
+}
+
+static ps_status measure(const tuner *t, uint64_t bytes, bool is_gathered, uint64_t *out_ns)
+{
+    ps_comm_set_gather_bytes_max(t->comm, is_gathered ? UINT64_MAX : 0);
+    return median_ns(t, bytes, out_ns);
 }
 
 // Rank 0's *value to all.
@@ -92,20 +104,47 @@ static ps_status tune_size(const tuner *t, uint64_t *out_bytes_max)
     return PS_OK;
 }
 
-ps_status ps_comm_tune(ps_comm *comm)
+static ps_status choose(tuner *t)
 {
-    tuner t = {
-        .comm = comm, .values = calloc(1, BYTES_MAX), .scratch = calloc(comm->size, BYTES_MAX)};
-    uint64_t gather_bytes_max = comm->gather_bytes_max;
+    const uint64_t before = t->comm->gather_bytes_max;
+    uint64_t ns = 0;
+    PS_TRY(measure(t, SMALL_BYTES, true, &ns));
+    uint64_t is_slow = ns > SLOW_NS;
+    PS_TRY(agree(t, &is_slow));
+    uint64_t gather_bytes_max = before;
+    if (is_slow == 0) {
+        t->rounds = ROUNDS;
+        PS_TRY(tune_way(t));
+        PS_TRY(tune_size(t, &gather_bytes_max));
+    }
+    ps_comm_set_gather_bytes_max(t->comm, gather_bytes_max);
+    return PS_OK;
+}
+
+static ps_status tune(tuner *t, double *out_ns, double *out_gbs)
+{
+    uint64_t small = 0;
+    uint64_t large = 0;
+    PS_TRY(choose(t));
+    PS_TRY(median_ns(t, SMALL_BYTES, &small));
+    PS_TRY(median_ns(t, LARGE_BYTES, &large));
+    *out_ns = (double)small;
+    *out_gbs = (double)(LARGE_BYTES - SMALL_BYTES) / (large > small ? (double)(large - small) : 1);
+    return PS_OK;
+}
+
+ps_status ps_comm_tune(ps_comm *comm, double *out_ns, double *out_gbs)
+{
+    tuner t = {.comm = comm,
+               .values = calloc(1, BYTES_MAX),
+               .scratch = calloc(comm->size, BYTES_MAX),
+               .rounds = SLOW_ROUNDS};
     ps_status status = PS_OK;
     if (t.values == NULL || t.scratch == NULL) {
         status = ps_fail(PS_NO_MEMORY, "no memory to measure collectives");
+        ps_comm_give_up(comm, status);
     } else {
-        status = tune_way(&t);
-        status = status == PS_OK ? tune_size(&t, &gather_bytes_max) : status;
-    }
-    if (status == PS_OK) {
-        ps_comm_set_gather_bytes_max(comm, gather_bytes_max);
+        status = tune(&t, out_ns, out_gbs);
     }
     free(t.scratch);
     free(t.values);

@@ -163,7 +163,7 @@ static ps_status measure_waits(ps_model *model)
         machine->read_gbs = fill;
     }
     PS_TRY(ps_calibrate_workers(model->team, &model->kernels, machine));
-    PS_TRY(ps_ranks_measure(model->ranks, &machine->comm_ns, &machine->comm_gbs));
+    PS_TRY(ps_comm_tune(ps_ranks_comm(model->ranks), &machine->comm_ns, &machine->comm_gbs));
     PS_TRY(share_rates(model->ranks, machine));
     ps_ranks_warn_of_crowd(model->ranks, ps_team_workers(model->team));
     ps_log(PS_LOG_INFO, "a collective takes %.1f us and moves %.2f GB/s; caches fill at %.1f GB/s",

@@ -1,7 +1,6 @@
 // engine/ranks.c - starting ranks, sharing out CPUs, agreeing, telling and listening.
 #include "engine/ranks.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "comm/launch.h"
 #include "hw/machine.h"
@@ -14,7 +13,7 @@
 #define TAG_PLACES 0xffff0001u
 #define TAG_AGREE 0xffff0002u
 #define TAG_COMMAND 0xffff0003u
-#define TAG_SHARE 0xffff0005u
+#define TAG_SHARE 0xffff0004u
 
 struct ps_ranks {
     ps_comm *comm;
@@ -231,56 +230,7 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
     return own != PS_OK ? own : ps_fail((ps_status)codes[first], "rank %u could not go on", first);
 }
 
-// ---- measuring
-
-#define TAG_MEASURE 0xffff0004u
-#define SMALL_FLOATS 256u
-#define LARGE_FLOATS 16384u
-#define ROUNDS 9
-
-static int by_value(const void *a, const void *b)
-{
-    const uint64_t left = *(const uint64_t *)a;
-    const uint64_t right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
-// The median of some all_reduces; the first few do not count.
-static ps_status median_ns(ps_comm *comm, uint64_t count, float *values, float *scratch,
-                           uint64_t *out)
-{
-    uint64_t ns[ROUNDS];
-    for (int i = -3; i < ROUNDS; i++) {
-        const uint64_t start = ps_clock_ns();
-        PS_TRY(ps_comm_all_reduce_start(comm, TAG_MEASURE, values, count, scratch));
-        PS_TRY(ps_comm_wait(comm));
-        ns[i < 0 ? 0 : i] = ps_clock_ns() - start;
-    }
-    qsort(ns, ROUNDS, sizeof ns[0], by_value);
-    *out = ns[ROUNDS / 2];
-    return PS_OK;
-}
-
-ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs)
-{
-    PS_TRY(ps_comm_tune(ranks->comm));
-    const uint64_t scratch = ps_comm_all_reduce_scratch(ranks->comm, LARGE_FLOATS);
-    float *values = calloc(LARGE_FLOATS + scratch, sizeof *values);
-    if (values == NULL) {
-        return ps_fail(PS_NO_MEMORY, "no memory to measure collectives with");
-    }
-    uint64_t small = 0;
-    uint64_t large = 0;
-    ps_status status = median_ns(ranks->comm, SMALL_FLOATS, values, values + LARGE_FLOATS, &small);
-    if (status == PS_OK) {
-        status = median_ns(ranks->comm, LARGE_FLOATS, values, values + LARGE_FLOATS, &large);
-    }
-    free(values);
-    const double more_ns = large > small ? (double)(large - small) : 1;
-    *out_ns = (double)small;
-    *out_gbs = (LARGE_FLOATS - SMALL_FLOATS) * sizeof(float) / more_ns;
-    return status;
-}
+// ---- sharing
 
 ps_status ps_ranks_share(ps_ranks *ranks, void *bytes, uint64_t count)
 {

@@ -28,11 +28,6 @@ bool ps_ranks_are_several(const ps_ranks *ranks);
 // speaks (ps_ranks_speaks).
 PS_MUST_USE ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own);
 
-// Chooses the fastest way of collectives here and measures it: `ns` of one with few bytes, and the
-// bytes a nanosecond that larger ones move beyond that. Collective; about 50 ms, more on a slower
-// link.
-PS_MUST_USE ps_status ps_ranks_measure(ps_ranks *ranks, double *out_ns, double *out_gbs);
-
 // Every rank's `bytes` [count] become those of rank 0; collective.
 PS_MUST_USE ps_status ps_ranks_share(ps_ranks *ranks, void *bytes, uint64_t count);
 

@@ -115,18 +115,6 @@ void ps_trace_span(ps_trace_lane *lane, const ps_trace_kind *kind, const char *d
     }
 }
 
-void ps_trace_counter(ps_trace_lane *lane, const char *name, uint64_t time_ns, int64_t value)
-{
-    if (lane == NULL) {
-        return;
-    }
-    ps_trace_event *event = &lane->events[lane->count++ & lane->mask];
-    event->kind = NULL;
-    event->detail = name;
-    event->start_ns = event->end_ns = time_ns;
-    event->arguments[0] = value;
-}
-
 uint64_t ps_trace_lane_dropped(const ps_trace_lane *lane)
 {
     return lane->count > lane->mask + 1 ? lane->count - (lane->mask + 1) : 0;

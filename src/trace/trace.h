@@ -64,10 +64,6 @@ PS_MUST_USE ps_status ps_trace_note(ps_trace *trace, const char *key, const char
 void ps_trace_span(ps_trace_lane *lane, const ps_trace_kind *kind, const char *detail,
                    uint64_t start_ns, uint64_t end_ns, const int64_t *arguments);
 
-// A value over time, drawn as a curve of its own. name: as `detail`; must be the same for one
-// curve.
-void ps_trace_counter(ps_trace_lane *lane, const char *name, uint64_t time_ns, int64_t value);
-
 // Events that have been dropped so far, of all lanes.
 uint64_t ps_trace_dropped(const ps_trace *trace);
 

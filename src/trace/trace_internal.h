@@ -5,7 +5,7 @@
 #include "trace/trace.h"
 
 typedef struct ps_trace_event {
-    const ps_trace_kind *kind; // NULL: a counter, `detail` its name and arguments[0] its value
+    const ps_trace_kind *kind;
     const char *detail;
     uint64_t start_ns, end_ns;
     int64_t arguments[PS_TRACE_ARGUMENTS_MAX];

@@ -1,5 +1,5 @@
 // trace/trace_write.c - a trace as JSON, in the object form of the Chrome trace format ("Trace
-// Event Format", Google): complete events (X), counters (C), metadata (M), times in microseconds.
+// Event Format", Google): complete events (X), metadata (M), times in microseconds.
 #include "trace/trace_internal.h"
 
 #include "base/memory.h"
@@ -49,13 +49,6 @@ static void put_metadata(FILE *file, const ps_trace *trace, const char *what, ui
     (void)fputs("}}", file);
 }
 
-static void put_counter(FILE *file, const ps_trace_event *event)
-{
-    put_member(file, "name", event->detail);
-    put_us(file, "ts", event->start_ns);
-    (void)fprintf(file, ", \"args\": {\"value\": %" PRId64 "}}", event->arguments[0]);
-}
-
 static void put_span(FILE *file, const ps_trace_event *event)
 {
     const ps_trace_kind *kind = event->kind;
@@ -87,14 +80,9 @@ static void put_lane(FILE *file, const ps_trace *trace, uint32_t index)
                   ", \"name\": \"thread_sort_index\", \"args\": {\"sort_index\": %" PRIu32 "}}",
                   trace->process, index, index);
     for (uint64_t n = ps_trace_lane_dropped(lane); n < lane->count; n++) {
-        const ps_trace_event *event = &lane->events[n & lane->mask];
-        (void)fprintf(file, ",\n{\"ph\": \"%c\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32 ", ",
-                      event->kind != NULL ? 'X' : 'C', trace->process, index);
-        if (event->kind != NULL) {
-            put_span(file, event);
-        } else {
-            put_counter(file, event);
-        }
+        (void)fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32 ", ",
+                      trace->process, index);
+        put_span(file, &lane->events[n & lane->mask]);
     }
 }
 

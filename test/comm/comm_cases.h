@@ -405,7 +405,10 @@ static inline void case_limits(const job *j)
 // Whatever is found to be fast, results stay.
 static inline void case_tuned(const job *j)
 {
-    CHECK_OK(ps_comm_tune(j->comm));
+    double ns = 0;
+    double gbs = 0;
+    CHECK_OK(ps_comm_tune(j->comm, &ns, &gbs));
+    CHECK(ns > 0 && gbs > 0);
     const uint64_t chosen = ps_comm_gather_bytes_max(j->comm);
     uint64_t all[PS_COMM_RANKS_MAX];
     uint64_t sizes[PS_COMM_RANKS_MAX];
