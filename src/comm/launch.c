@@ -80,9 +80,9 @@ bool ps_comm_crowd_warning(const ps_comm_crowd *crowd, char *out, size_t capacit
         const bool fits = cpus >= crowd->ranks; // with fewer threads
         (void)snprintf(out, capacity,
                        "%" PRIu32 " ranks with -t %" PRIu32 " share %" PRIu32
-                       " CPUs: they will wait for each other; %s %" PRIu32 " would fit",
-                       crowd->ranks, crowd->rank_threads, cpus, fits ? "-t" : "ranks up to",
-                       fits ? cpus / crowd->ranks : cpus);
+                       " CPU%s: they will wait for each other; %s %" PRIu32 " would fit",
+                       crowd->ranks, crowd->rank_threads, cpus, cpus == 1 ? "" : "s",
+                       fits ? "-t" : "ranks up to", fits ? cpus / crowd->ranks : cpus);
         return true;
     }
     return false;

@@ -180,6 +180,8 @@ static void test_crowds(void **state)
          "4 ranks with -t 4 share 8 CPUs: they will wait for each other; -t 2"},
         {{3, 1, 2, 2, false},
          "3 ranks with -t 1 share 2 CPUs: they will wait for each other; ranks up to 2"},
+        {{2, 1, 1, 2, false},
+         "2 ranks with -t 1 share 1 CPU: they will wait for each other; ranks up to 1"},
         {{2, 4, 1, 8, true},
          "lets this one use 1 of 8 CPUs: give mpirun --bind-to none or --map-by slot:PE=4"},
         {{2, 4, 4, 8, true}, NULL},
