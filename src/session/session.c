@@ -433,9 +433,10 @@ static ps_status check_rows(ps_session *session, const ps_row *rows, uint32_t co
         PS_TRY(check_row(session, rows, i));
         logits += rows[i].wants_logits;
     }
-    if (logits > PS_LOGITS_MAX) {
-        return ps_fail(PS_INVALID, "%u rows want logits: at most %u of a step can", logits,
-                       PS_LOGITS_MAX);
+    const uint32_t program_last = session->config.program_count - 1; // of the most rows
+    const uint32_t most = ps_program_plan(session->config.programs[program_last])->logits_max;
+    if (logits > most) {
+        return ps_fail(PS_INVALID, "%u rows want logits: at most %u of a step can", logits, most);
     }
     *out_logits = logits;
     return PS_OK;

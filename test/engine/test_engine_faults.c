@@ -326,7 +326,40 @@ static void test_weights_larger_than_memory(void **state)
     free_bytes = 0;
     assert_null(model);
     expect_ok(ps_model_open(path, NULL, &model));
+    ps_session *session = NULL;
+    free_bytes = 10000;
+    expect_failure(PS_NO_MEMORY, "the workspaces take", ps_session_create(model, NULL, &session));
+    free_bytes = 0;
+    assert_null(session);
     ps_model_close(model);
+}
+
+// The slices of a compiled file that a rank copies are counted, the rest of it is not.
+static void test_copies_larger_than_memory(void **state)
+{
+    char path[] = "/tmp/prestage-test-XXXXXX";
+    const int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    (void)close(descriptor);
+    ps_model *model = open_golden(*state, 1);
+    ps_compile_result result;
+    expect_ok(ps_model_compile(model, path, &(ps_compile_options){.replace = true}, &result));
+    ps_model_close(model);
+    free_bytes = 10000;
+    model = NULL;
+    expect_ok(ps_model_open(path, NULL, &model));
+    ps_model_close(model);
+    ps_ranks *ranks = NULL;
+    expect_ok(ps_ranks_start(&(ps_ranks_options){.launch = PS_RANKS_SIMULATED, .size = 3}, &ranks));
+    model = NULL;
+    expect_failure(PS_NO_MEMORY, "copied slices take",
+                   ps_model_open(path, &(ps_model_options){.ranks = ranks}, &model));
+    assert_null(model);
+    free_bytes = 0;
+    expect_ok(ps_model_open(path, &(ps_model_options){.ranks = ranks}, &model));
+    ps_model_close(model);
+    expect_ok(ps_ranks_stop(ranks));
+    assert_int_equal(0, unlink(path));
 }
 
 int main(void)
@@ -334,6 +367,7 @@ int main(void)
     static char dense[] = "qwen2-q8_0";
     static char experts[] = "qwen3moe-q8_0";
     static char windows[] = "gemma3-q8_0";
+    static char cut[] = "smollm-q8_0";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
         cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
@@ -341,6 +375,7 @@ int main(void)
         cmocka_unit_test_prestate(test_plan_files, dense),
         cmocka_unit_test_prestate(test_printing_plans, experts),
         cmocka_unit_test_prestate(test_weights_larger_than_memory, dense),
+        cmocka_unit_test_prestate(test_copies_larger_than_memory, cut),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, experts),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, windows),
