@@ -207,6 +207,7 @@ static ps_status measure_once(bench *b, const bench_test *test, uint32_t repetit
     const uint64_t start_ns = ps_clock_ns();
     PS_TRY(read_tokens(b, test, test->prompt));
     const uint64_t prompt_ns = ps_clock_ns() - start_ns;
+    (void)note_tokens(b, test->prompt > 0 ? 1 : 0); // behind the last prompt
     PS_TRY(generate_tokens(b, test, &generate_ns));
     ps_session_profile_stop(b->side->session);
     row->prompt_ms[repetition] = (double)prompt_ns / 1e6;
