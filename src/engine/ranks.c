@@ -1,7 +1,9 @@
 // engine/ranks.c - starting ranks, sharing out CPUs, agreeing, telling and listening.
 #include "engine/ranks.h"
 
+#include "base/hash.h"
 #include "base/log.h"
+#include "comm/handshake.h"
 #include "comm/launch.h"
 #include "hw/machine.h"
 
@@ -138,6 +140,18 @@ static ps_status share_cpus(ps_ranks *ranks)
     return status;
 }
 
+// Before anything that another version might do otherwise.
+static ps_status shake_hands(const ps_ranks_options *options, ps_comm *comm)
+{
+    char text[PS_COMM_OPTIONS_BYTES];
+    (void)snprintf(text, sizeof text, "ranks=%u --comm-sim=%s", ps_comm_size(comm),
+                   options->link == NULL ? "none" : options->link);
+    return ps_comm_handshake(comm,
+                             &(ps_comm_identity){.version = PS_VERSION,
+                                                 .options_hash = ps_hash(text, strlen(text), 0),
+                                                 .options = text});
+}
+
 static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
 {
     ps_comm_link link = {0};
@@ -145,6 +159,9 @@ static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
         PS_TRY(ps_comm_link_parse(options->link, &link));
     }
     PS_TRY(open_comm(options, &ranks->comm));
+    if (options->launch != PS_RANKS_SIMULATED) {
+        PS_TRY(shake_hands(options, ranks->comm));
+    }
     PS_TRY(delay_comm(options, &link, &ranks->comm));
     if (options->launch == PS_RANKS_SIMULATED) { // the peers take no CPU
         ranks->here = 1;
@@ -189,7 +206,7 @@ ps_status ps_ranks_stop(ps_ranks *ranks)
     if (ranks == NULL) {
         return PS_OK;
     }
-    if (ranks->comm != NULL && ps_comm_rank(ranks->comm) == 0 && ranks->message != NULL) {
+    if (ranks->comm != NULL && ps_comm_rank(ranks->comm) == 0 && ranks->capacity > 0) {
         ps_ranks_tell_end(ranks, PS_WORD_STOP, 0);
     }
     const ps_status status = ps_comm_close(ranks->comm);
@@ -223,11 +240,12 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
     while (first < size && codes[first] == PS_OK) {
         first++;
     }
-    if (first == size) {
-        return PS_OK;
+    ranks->is_silent = first < size && first != rank;
+    if (first == size || own != PS_OK) {
+        return own;
     }
-    ranks->is_silent = first != rank;
-    return own != PS_OK ? own : ps_fail((ps_status)codes[first], "rank %u could not go on", first);
+    return ps_fail(codes[first] <= PS_INTERNAL ? (ps_status)codes[first] : PS_LOST,
+                   "rank %u could not go on", first);
 }
 
 // ---- sharing
@@ -253,13 +271,22 @@ ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes)
     if (ranks == NULL || capacity <= ranks->capacity) {
         return PS_OK;
     }
-    char *message = realloc(ranks->message, capacity);
-    if (message == NULL) {
-        return ps_fail(PS_NO_MEMORY, "no memory for steps of %llu bytes",
-                       (unsigned long long)bytes);
+    if (capacity > PS_COMM_BYTES_MAX) {
+        return ps_fail(PS_EXHAUSTED,
+                       "steps of %llu bytes, at most %llu between ranks: fewer sequences or a "
+                       "shorter context would be right",
+                       (unsigned long long)bytes, (unsigned long long)PS_COMM_BYTES_MAX);
     }
-    ranks->message = message;
-    ranks->capacity = capacity;
+    char *message = realloc(ranks->message, capacity);
+    ps_status status = PS_OK;
+    if (message == NULL) {
+        status = ps_fail(PS_NO_MEMORY, "no memory for steps of %llu bytes",
+                         (unsigned long long)bytes);
+    } else {
+        ranks->message = message;
+    }
+    PS_TRY(ps_ranks_agree(ranks, status));
+    ranks->capacity = capacity; // what the ranks compare
     return PS_OK;
 }
 

@@ -49,7 +49,8 @@ typedef struct ps_command {
 
 #define PS_SESSIONS_MAX 64u
 
-// Room for commands with so many bytes behind them, from the next one on; alike on all ranks.
+// Room for commands with so many bytes behind them, from the next one on; collective: where a rank
+// has no memory, all fail and have the room that they had. PS_EXHAUSTED: no message is so long.
 PS_MUST_USE ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes);
 
 // Rank 0: tells the others. OK with one rank.

@@ -110,6 +110,9 @@ ps_status ps_session_create_from(const ps_session_config *config, ps_session **o
 {
     ps_session *session = calloc(1, sizeof *session);
     if (session == NULL) {
+        if (config->tell_end != NULL) {
+            config->tell_end(config->context);
+        }
         ps_exec_destroy(config->exec);
         return ps_fail(PS_NO_MEMORY, "no memory for a session");
     }
