@@ -11,12 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tags of collectives that no step makes; those of steps are below.
-#define TAG_PLACES 0xffff0001u
-#define TAG_AGREE 0xffff0002u
-#define TAG_COMMAND 0xffff0003u
-#define TAG_SHARE 0xffff0004u
-
 struct ps_ranks {
     ps_comm *comm;
     uint32_t here;       // ranks on this host
@@ -120,7 +114,7 @@ static ps_status share_cpus(ps_ranks *ranks)
     for (uint32_t i = 0; i < size; i++) {
         bytes[i] = sizeof *places;
     }
-    ps_status status = ps_comm_all_gather_start(ranks->comm, TAG_PLACES, &places[rank], places,
+    ps_status status = ps_comm_all_gather_start(ranks->comm, PS_TAG_PLACES, &places[rank], places,
                                                 bytes);
     status = status == PS_OK ? ps_comm_wait(ranks->comm) : status;
     uint32_t index = 0;
@@ -233,7 +227,7 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
         bytes[i] = sizeof codes[0];
     }
     codes[rank] = own;
-    PS_TRY(ps_comm_all_gather_start(ranks->comm, TAG_AGREE, &codes[rank], codes, bytes));
+    PS_TRY(ps_comm_all_gather_start(ranks->comm, PS_TAG_AGREE, &codes[rank], codes, bytes));
     ps_comm_be_patient(ranks->comm);
     PS_TRY(ps_comm_wait(ranks->comm));
     uint32_t first = 0;
@@ -256,7 +250,7 @@ ps_status ps_ranks_share(ps_ranks *ranks, void *bytes, uint64_t count)
         return PS_OK;
     }
     uint64_t sent = count;
-    PS_TRY(ps_comm_broadcast_start(ranks->comm, TAG_SHARE, bytes, count, &sent));
+    PS_TRY(ps_comm_broadcast_start(ranks->comm, PS_TAG_SHARE, bytes, count, &sent));
     PS_TRY(ps_comm_wait(ranks->comm));
     return sent == count ? PS_OK
                          : ps_fail(PS_INVALID, "rank 0 shared %llu bytes, %llu would be right",
@@ -302,7 +296,7 @@ ps_status ps_ranks_tell(ps_ranks *ranks, const ps_command *command, const void *
         memcpy(ranks->message + sizeof *command, behind, command->bytes);
     }
     PS_TRY(
-        ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+        ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
     return ps_comm_wait(ranks->comm);
 }
 
@@ -319,7 +313,7 @@ ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **
 {
     uint64_t bytes = 0;
     PS_TRY(
-        ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+        ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
     PS_TRY(ps_comm_wait(ranks->comm));
     const ps_command *command = (const ps_command *)(const void *)ranks->message;
     if (bytes < sizeof *command || command->bytes != bytes - sizeof *command) {
