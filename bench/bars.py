@@ -28,13 +28,7 @@ IK = os.environ.get("IK_LLAMA_BENCH")
 
 
 def made(kind):
-    path = rates.CACHE / "models" / f"made-{kind}-{MADE[kind]}.gguf"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        rates.output([ROOT / "bench/make-model.py", "--type", kind.upper(), "--layers", MADE[kind], part])
-        part.rename(path)
-    return path
+    return rates.made(f"made-{kind}-{MADE[kind]}", "--type", kind.upper(), "--layers", MADE[kind])
 
 
 class Table:

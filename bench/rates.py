@@ -20,6 +20,17 @@ def output(command):
     return result.stdout
 
 
+def made(name, *shape):
+    """The path of a model of random weights in the cache folder; shape: words of bench/make-model.py."""
+    path = CACHE / "models" / f"{name}.gguf"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        output([ROOT / "bench/make-model.py", *shape, part])
+        part.rename(path)
+    return path
+
+
 def llama_cpp(folder=None):
     """The folder of llama.cpp's programs, built when no other is given."""
     return Path(folder or output([ROOT / "bench/build-llama.cpp.sh"]).strip())

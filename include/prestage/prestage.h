@@ -223,15 +223,17 @@ typedef struct ps_session_options {
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
 #define PS_BATCH_ROWS_MAX 4096u
-#define PS_LOGITS_MAX 64u // rows of one step that can ask for logits
+// Rows of one step that can ask for logits; in a session of more sequences, one for each of them.
+#define PS_LOGITS_MAX 64u
 
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
 //               though the model's heads are no multiple of 32 values. Or plan_file is none, or is
 //               one for another model, machine, number of threads, bucket or KV types: the message
 //               says what differs
-// PS_NO_MEMORY  workspaces and KV cannot be had
-// PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version
+// PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
+// PS_NOT_FOUND, PS_IO  plan_file cannot be read
+// PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
                                                ps_session **out);
 PS_API void ps_session_destroy(ps_session *session); // NULL is allowed
@@ -271,7 +273,8 @@ typedef struct ps_row {
 // sequence stand together. Nothing changes unless PS_OK is returned.
 //
 // PS_INVALID    a sequence is not open, a token is out of range, rows of a sequence are apart,
-//               count is 0 or above batch_rows, or more than PS_LOGITS_MAX rows want logits
+//               count is 0 or above batch_rows, or more rows want logits than PS_LOGITS_MAX and than
+//               the session has sequences
 // PS_EXHAUSTED  a sequence would pass its context, or the KV pool is full
 PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *rows,
                                              uint32_t count);

@@ -1,8 +1,8 @@
 // cli/cmd_bench.c - `prestage bench`: the tests of llama-bench, with a ceiling beside decoding.
 //
 // A test reads P tokens and generates N, behind D tokens that are already in the context, for S
-// sequences at once. Tokens are random: speed does not depend on them. Each test runs once to warm
-// up, then R times. The ceiling is what the same threads read from memory at best, measured right
+// sequences at once. Tokens are random: speed does not depend on them. The D tokens are read once;
+// a sequence goes back to them before each run. Each test runs once to warm up, then R times. The ceiling is what the same threads read from memory at best, measured right
 // before and right after a test of decoding; the larger counts. With --ops the repetitions are
 // profiled, which costs them about a percent, and every test has a ceiling.
 #include "base/clock.h"
@@ -30,6 +30,7 @@ typedef struct bench_test {
 typedef struct bench_row {
     bench_test test; // threads as used
     double tokens_per_s[1000];
+    double prompt_ms[1000], generate_ms[1000]; // the two parts of a run
     double mean, deviation;                    // tokens a second
     double bytes_per_token;                    // read; tests of decoding alone
     double gbs;                                // the same; 0: not known
@@ -43,6 +44,7 @@ typedef struct bench_row {
 typedef struct bench_side {
     ps_cli_side what;
     ps_session *session;
+    ps_sequence sequences[PS_CLI_SEQUENCES_MAX]; // those of the test are open
     bench_row row;
 } bench_side;
 
@@ -53,8 +55,7 @@ typedef struct bench {
     bench_side sides[SIDES_MAX];
     uint32_t side_count;
     bench_side *side; // at hand
-    ps_sequence sequences[PS_LOGITS_MAX];
-    int32_t *tokens; // random, as many as a sequence of the longest test takes
+    int32_t *tokens;  // random, as many as a sequence of the longest test takes
     ps_json_writer json;
     uint32_t printed;
 } bench;
@@ -139,15 +140,16 @@ static ps_status check_interrupt(void)
 static ps_status read_tokens(bench *b, const bench_test *test, uint32_t count)
 {
     for (uint32_t s = 0; s < test->sequences && count > 0; s++) {
-        PS_TRY(ps_session_prefill(b->side->session, b->sequences[s], b->tokens, count,
+        PS_TRY(ps_session_prefill(b->side->session, b->side->sequences[s], b->tokens, count,
                                   ps_cli_interrupt_flag()));
     }
     return PS_OK;
 }
 
-// Policies that are compared must come to the same tokens.
-static void note_tokens(bench *b, uint32_t sequences)
+// Policies that are compared must come to the same tokens. Answers how long it looked.
+static uint64_t note_tokens(bench *b, uint32_t sequences)
 {
+    const uint64_t start_ns = ps_clock_ns();
     for (uint32_t s = 0; s < sequences && b->side_count > 1; s++) {
         const float *logits = ps_session_logits(b->side->session, s);
         uint32_t best = 0;
@@ -156,72 +158,100 @@ static void note_tokens(bench *b, uint32_t sequences)
         }
         b->side->row.picked = ps_hash(&best, sizeof best, b->side->row.picked);
     }
+    return ps_clock_ns() - start_ns;
 }
 
-static ps_status run_tokens(bench *b, const bench_test *test)
+// Nanoseconds in the model.
+static ps_status generate_tokens(bench *b, const bench_test *test, uint64_t *out_ns)
 {
-    PS_TRY(read_tokens(b, test, test->prompt));
+    const uint64_t start_ns = ps_clock_ns();
+    uint64_t looking_ns = 0;
     for (uint32_t i = 0; i < test->generate; i++) {
-        ps_row rows[PS_LOGITS_MAX];
+        ps_row rows[PS_CLI_SEQUENCES_MAX];
         for (uint32_t s = 0; s < test->sequences; s++) {
-            rows[s] = (ps_row){b->sequences[s], b->tokens[i], true};
+            rows[s] = (ps_row){b->side->sequences[s], b->tokens[i], true};
         }
         PS_TRY(check_interrupt());
         PS_TRY(ps_session_step(b->side->session, rows, test->sequences));
-        note_tokens(b, test->sequences);
+        looking_ns += note_tokens(b, test->sequences);
     }
+    *out_ns = ps_clock_ns() - start_ns - looking_ns;
     return check_interrupt();
 }
 
-// The depth is not timed.
-static ps_status run_timed(bench *b, const bench_test *test, double *out_tokens_per_s)
+// Leaves the tokens of the depth in the sequences: what comes behind them is forgotten, or they are
+// read, where they have not been or a sliding window has dropped them.
+static ps_status go_to_depth(bench *b, const bench_test *test)
 {
-    PS_TRY(read_tokens(b, test, test->depth));
+    ps_session *session = b->side->session;
+    for (uint32_t s = 0; s < test->sequences; s++) {
+        const ps_sequence sequence = b->side->sequences[s];
+        if (ps_sequence_truncate(session, sequence, test->depth) == PS_OK) {
+            continue;
+        }
+        PS_TRY(ps_sequence_truncate(session, sequence, 0));
+        PS_TRY(
+            ps_session_prefill(session, sequence, b->tokens, test->depth, ps_cli_interrupt_flag()));
+    }
+    return PS_OK;
+}
+
+static ps_status measure_once(bench *b, const bench_test *test, uint32_t repetition)
+{
+    bench_row *row = &b->side->row;
+    uint64_t generate_ns = 0;
+    PS_TRY(go_to_depth(b, test));
     if (b->options->operators) {
         PS_TRY(ps_session_profile_start(b->side->session));
     }
     const uint64_t start_ns = ps_clock_ns();
-    PS_TRY(run_tokens(b, test));
-    const double seconds = (double)(ps_clock_ns() - start_ns) / 1e9;
-    *out_tokens_per_s = (double)test->sequences * (test->prompt + test->generate) / seconds;
-    return PS_OK;
-}
-
-static ps_status measure_once(bench *b, const bench_test *test, double *out_tokens_per_s)
-{
-    ps_status status = PS_OK;
-    uint32_t open = 0;
-    while (status == PS_OK && open < test->sequences) {
-        status = ps_sequence_open(b->side->session, &b->sequences[open]);
-        open += status == PS_OK;
-    }
-    if (status == PS_OK) {
-        status = run_timed(b, test, out_tokens_per_s);
-    }
+    PS_TRY(read_tokens(b, test, test->prompt));
+    const uint64_t prompt_ns = ps_clock_ns() - start_ns;
+    (void)note_tokens(b, test->prompt > 0 ? 1 : 0); // behind the last prompt
+    PS_TRY(generate_tokens(b, test, &generate_ns));
     ps_session_profile_stop(b->side->session);
-    while (open > 0) {
-        ps_sequence_close(b->side->session, b->sequences[--open]);
-    }
-    return status;
+    row->prompt_ms[repetition] = (double)prompt_ns / 1e6;
+    row->generate_ms[repetition] = (double)generate_ns / 1e6;
+    row->tokens_per_s[repetition] = (double)test->sequences * (test->prompt + test->generate) *
+                                    1e9 / (double)(prompt_ns + generate_ns);
+    return PS_OK;
 }
 
 // One step of each kind, so that code, weights and workspaces are warm.
 static ps_status warm_up(bench *b, const bench_test *test)
 {
-    const uint32_t generate = test->generate < 4 ? test->generate : 4;
-    const bench_test shorter = {
-        .prompt = test->prompt, .generate = generate, .sequences = test->sequences};
-    double ignored;
-    return measure_once(b, &shorter, &ignored);
+    bench_test shorter = *test;
+    shorter.generate = test->generate < 4 ? test->generate : 4;
+    return measure_once(b, &shorter, 0);
+}
+
+static ps_status open_sequences(bench *b, const bench_test *test)
+{
+    for (uint32_t s = 0; s < test->sequences; s++) {
+        PS_TRY(ps_sequence_open(b->side->session, &b->side->sequences[s]));
+    }
+    return PS_OK;
+}
+
+static void close_sequences(bench *b, const bench_test *test)
+{
+    for (uint32_t s = 0; s < test->sequences; s++) {
+        ps_sequence_close(b->side->session, b->side->sequences[s]);
+    }
+}
+
+static double mean_of(const double *samples, uint32_t count)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sum += samples[i];
+    }
+    return sum / count;
 }
 
 static void summarise(bench_row *row, uint32_t repetitions)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < repetitions; i++) {
-        sum += row->tokens_per_s[i];
-    }
-    row->mean = sum / repetitions;
+    row->mean = mean_of(row->tokens_per_s, repetitions);
     double squares = 0;
     for (uint32_t i = 0; i < repetitions; i++) {
         const double difference = row->tokens_per_s[i] - row->mean;
@@ -249,6 +279,7 @@ static ps_status prepare_side(bench *b, const bench_test *test, bool has_ceiling
     b->side->row.gbs = 0;
     b->side->row.ceiling_gbs = 0;
     b->side->row.barriers = session.barriers_per_step;
+    PS_TRY(open_sequences(b, test));
     PS_TRY(warm_up(b, test));
     b->side->row.picked = 0;
     ps_session_profile_reset(b->side->session);
@@ -289,6 +320,7 @@ static double bytes_per_token(const bench *b, const bench_test *test)
 static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
 {
     bench_row *row = &b->side->row;
+    close_sequences(b, test);
     if (has_ceiling) {
         PS_TRY(raise_ceiling(b));
     }
@@ -317,7 +349,7 @@ static ps_status measure_test(bench *b, const bench_test *test)
     for (uint32_t i = 0; i < b->options->repetitions; i++) {
         for (uint32_t s = 0; s < b->side_count; s++) {
             b->side = &b->sides[s];
-            PS_TRY(measure_once(b, test, &b->side->row.tokens_per_s[i]));
+            PS_TRY(measure_once(b, test, i));
             ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, b->side->what.name,
                    b->side->row.tokens_per_s[i]);
         }
@@ -397,6 +429,16 @@ static void print_ratios(const bench *b)
     }
 }
 
+static void print_parts(const bench *b)
+{
+    const bench_row *row = &b->side->row;
+    if (row->test.prompt > 0 && row->test.generate > 0) {
+        (void)printf("  prompts %.1f ms, generation %.1f ms\n",
+                     mean_of(row->prompt_ms, b->options->repetitions),
+                     mean_of(row->generate_ms, b->options->repetitions));
+    }
+}
+
 static void print_md(bench *b)
 {
     const bench_row *row = &b->side->row;
@@ -422,6 +464,7 @@ static void print_md(bench *b)
         (void)printf(" %8.1f | %7.2f | %7.2f | %5.2f | %8u |\n", row->bytes_per_token / 1e6,
                      row->gbs, row->ceiling_gbs, row->gbs / row->ceiling_gbs, row->barriers);
     }
+    print_parts(b);
     if (b->options->operators) {
         const ps_bench_ops ops = profile_of(b);
         ps_bench_ops_md(&ops);
@@ -494,6 +537,15 @@ static void print_csv(bench *b)
     (void)fflush(stdout);
 }
 
+static void add_samples(bench *b, const char *name, const double *samples)
+{
+    ps_json_begin_inline(&b->json, name, '[');
+    for (uint32_t i = 0; i < b->options->repetitions; i++) {
+        ps_json_number(&b->json, NULL, samples[i]);
+    }
+    ps_json_end(&b->json, ']');
+}
+
 static void add_json(bench *b)
 {
     const bench_row *row = &b->side->row;
@@ -516,11 +568,11 @@ static void add_json(bench *b)
     ps_json_integer(json, "n_parallel", row->test.sequences);
     ps_json_number(json, "avg_ts", row->mean);
     ps_json_number(json, "stddev_ts", row->deviation);
-    ps_json_begin_inline(json, "samples_ts", '[');
-    for (uint32_t i = 0; i < b->options->repetitions; i++) {
-        ps_json_number(json, NULL, row->tokens_per_s[i]);
+    add_samples(b, "samples_ts", row->tokens_per_s);
+    if (row->test.prompt > 0 && row->test.generate > 0) {
+        add_samples(b, "samples_prompt_ms", row->prompt_ms);
+        add_samples(b, "samples_gen_ms", row->generate_ms);
     }
-    ps_json_end(json, ']');
     if (b->side_count > 1) {
         ps_json_number(json, "ratio", row->ratio);
         ps_json_number(json, "ratio_lowest", row->ratio_lowest);

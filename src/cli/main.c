@@ -85,6 +85,8 @@ static int finish(ps_status status)
     say(status);
     if (status != PS_OK && is_silent && !has_met) {
         (void)sleep(SILENT_SECONDS);
+        is_silent = false; // mpirun has not ended this one: the first rank has no such error
+        say(status);
     }
     return status == PS_OK && ps_cli_result_was_bad() ? 1 : exit_code(status);
 }

@@ -196,12 +196,12 @@ static ps_status parse_side(const char *word, ps_cli_side *out)
     (void)snprintf(policy, sizeof policy, "%.*s", (int)strcspn(word, "+"), word);
     PS_TRY(parse_policy("--compare", policy, &prefetch));
     const char *suffix = strchr(word, '+');
-    if (suffix != NULL && strcmp(suffix, "+fused") != 0) {
-        return ps_fail(PS_INVALID,
-                       "--compare '%s': nothing or +fused behind the policy would be right", word);
+    uint32_t schedule = PS_COMM_SERIAL;
+    if (suffix != NULL) {
+        PS_TRY(parse_schedule("--compare: behind the +", suffix + 1, &schedule));
     }
     out->prefetch = (ps_prefetch_policy)prefetch;
-    out->comm_schedule = suffix == NULL ? PS_COMM_SERIAL : PS_COMM_FUSED;
+    out->comm_schedule = (ps_comm_schedule)schedule;
     return PS_OK;
 }
 

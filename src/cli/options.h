@@ -27,6 +27,7 @@ typedef enum ps_cli_command_bit {
 
 #define PS_CLI_LIST_MAX 32u
 #define PS_CLI_BIASES_MAX 1024u
+#define PS_CLI_SEQUENCES_MAX 512u // that bench runs together
 
 typedef struct ps_cli_list {
     uint32_t count;
@@ -83,7 +84,7 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
 
-// One side of a comparison: "auto", whose sums are serial, or "auto+fused".
+// One side of a comparison: "auto", whose sums are serial, or "auto+SCHEDULE".
 typedef struct ps_cli_side {
     char name[24];
     ps_prefetch_policy prefetch;

@@ -249,8 +249,8 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "POLICY,...",
-     "policies of prefetching side by side, such as off,auto,auto+fused (without +fused: serial "
-     "sums); bench compares their tokens, too"},
+     "policies of prefetching side by side, such as off,auto,auto+fused,auto+auto (behind the + "
+     "the --comm-schedule, without one serial); bench compares their tokens, too"},
     {{"prefetch"},
      0,
      PS_OPTION_POLICY,
@@ -423,7 +423,7 @@ const ps_option_line ps_option_lines[] = {
      PS_CLI_BENCH,
      AT(parallel),
      1,
-     PS_LOGITS_MAX,
+     PS_CLI_SEQUENCES_MAX,
      "N,...",
      "sequences that run together (default 1)"},
     {{"static-batch"},
@@ -432,7 +432,7 @@ const ps_option_line ps_option_lines[] = {
      PS_CLI_BENCH,
      AT(static_batch),
      1,
-     PS_LOGITS_MAX,
+     PS_CLI_SEQUENCES_MAX,
      "N",
      "N equal sequences from start to end, two thirds prompt and one third generated"},
     {{"seq"},

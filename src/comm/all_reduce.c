@@ -126,6 +126,7 @@ static ps_status share(ps_comm *comm)
     slice_sizes(comm, reduce->shared_count, false, bytes);
     reduce->stage = PS_COMM_REDUCE_SHARE;
     PS_TRY(ps_comm_all_gather_set(comm, reduce->sum, reduce->shared, bytes));
+    comm->transfer.keeps_own = true;
     return start_set(comm, PS_COMM_ALL_GATHER, comm->transfer.header.tag);
 }
 

@@ -231,6 +231,7 @@ ps_status ps_comm_all_gather_set(ps_comm *comm, const void *slice, void *all,
     ps_comm_transfer *transfer = &comm->transfer;
     PS_TRY(set_sizes(comm, slice_bytes));
     transfer->same_to_all = true;
+    transfer->keeps_own = false;
     char *to = all;
     for (uint32_t r = 0; r < comm->size; r++) {
         transfer->send[r] = (ps_comm_send){slice, slice_bytes[comm->rank]};
@@ -246,6 +247,7 @@ ps_status ps_comm_exchange_set(ps_comm *comm, const void *slices, void *received
     ps_comm_transfer *transfer = &comm->transfer;
     PS_TRY(set_sizes(comm, slice_bytes));
     transfer->same_to_all = false;
+    transfer->keeps_own = false;
     const uint64_t own_bytes = slice_bytes[comm->rank];
     const char *from = slices;
     for (uint32_t r = 0; r < comm->size; r++) {
@@ -290,6 +292,7 @@ static void set_empty(ps_comm *comm)
 {
     ps_comm_transfer *transfer = &comm->transfer;
     transfer->same_to_all = true;
+    transfer->keeps_own = false;
     transfer->span_bytes_max = 0;
     memset(transfer->send, 0, comm->size * sizeof transfer->send[0]);
     memset(transfer->receive, 0, comm->size * sizeof transfer->receive[0]);

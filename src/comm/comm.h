@@ -58,8 +58,7 @@ typedef struct ps_comm_options {
 } ps_comm_options;
 
 // One real rank, 0 of `size`. Peers beyond 0 are simulated: what they send is zeros, at once. So
-// the work of one rank of `size` can be measured alone; all_reduce gives the rank's own values, or,
-// by slices, those of its slice and zeros.
+// the work of one rank of `size` can be measured alone; all_reduce gives the rank's own values.
 //
 // PS_INVALID    size is 0 or above PS_COMM_RANKS_MAX
 // PS_NO_MEMORY

@@ -41,6 +41,8 @@ typedef struct ps_comm_transfer {
     ps_comm_header header;
     uint64_t span_bytes_max; // of any pair of ranks; alike on all ranks; of a broadcast as above
     bool same_to_all;        // all entries of `send` but the rank's own are the same
+    bool keeps_own; // the places to receive at hold this rank's own values, and simulated peers,
+                    // which add zeros to them, leave them there
     ps_comm_send send[PS_COMM_RANKS_MAX]; // [size]; the rank's own entry is not used
     ps_comm_receive receive[PS_COMM_RANKS_MAX];
 } ps_comm_transfer;

@@ -71,10 +71,17 @@ static ps_status compare_options(const card *first, const card *other, uint32_t 
                    rank, (int)b.length, b.data, (int)a.length, a.data);
 }
 
-static ps_status compare(card *first, card *other, uint32_t rank)
+// Ends the text, and leaves nothing in it that a terminal would obey.
+static void clean(char *text, size_t bytes)
 {
-    first->version[sizeof first->version - 1] = other->version[sizeof other->version - 1] = '\0';
-    first->options[sizeof first->options - 1] = other->options[sizeof other->options - 1] = '\0';
+    text[bytes - 1] = '\0';
+    for (; *text != '\0'; text++) {
+        *text = (char)(*text < ' ' || *text > '~' ? '?' : *text);
+    }
+}
+
+static ps_status compare(const card *first, const card *other, uint32_t rank)
+{
     if (strcmp(first->version, other->version) != 0) {
         return ps_fail(PS_INVALID,
                        "rank %" PRIu32 " runs prestage %s, rank 0 %s: all ranks need the "
@@ -98,6 +105,10 @@ static ps_status gather_and_compare(ps_comm *comm, const card *own, card *all)
     }
     PS_TRY(ps_comm_all_gather_start(comm, HANDSHAKE_TAG, own, all, bytes));
     PS_TRY(ps_comm_wait(comm));
+    for (uint32_t r = 0; r < comm->size; r++) {
+        clean(all[r].version, sizeof all[r].version);
+        clean(all[r].options, sizeof all[r].options);
+    }
     for (uint32_t r = 1; r < comm->size; r++) {
         const ps_status status = compare(&all[0], &all[r], r);
         if (status != PS_OK) {

@@ -17,7 +17,7 @@ typedef struct self {
 static ps_status self_start(ps_comm *comm)
 {
     self *s = (self *)comm;
-    s->peer = 1;
+    s->peer = comm->transfer.keeps_own ? comm->size : 1;
     s->at = 0;
     return PS_OK;
 }

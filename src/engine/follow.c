@@ -1,4 +1,8 @@
 // engine/follow.c - what ranks other than 0 do: as they are told.
+//
+// What rank 0 sends is checked like a file: numbers of sessions and programs, sizes, options, and,
+// where it runs (exec/run.c), every row and block of a step. A message that is not right ends all
+// ranks with one line.
 #include "engine/model_internal.h"
 #include "engine/session_plans.h"
 
@@ -19,17 +23,48 @@ static ps_status bad_command(const ps_command *command)
                    command->word, command->session, command->bytes);
 }
 
+// What the ranks agreed that they cannot do. Rank 0 goes on; whose fault it was says so at the end.
+typedef struct failure {
+    ps_status status;
+    char message[512];
+} failure;
+
+static void keep_failure(failure *kept, ps_status status)
+{
+    kept->status = status;
+    (void)snprintf(kept->message, sizeof kept->message, "%s", ps_error_message());
+}
+
+// Where one rank has no memory for a session, no rank has the session.
 static ps_status begin_session(ps_model *model, follower *f, const ps_command *command,
-                               const void *behind)
+                               const void *behind, failure *kept)
 {
     ps_session_options options;
     if (command->bytes != sizeof options || f->config.exec != NULL) {
         return bad_command(command);
     }
     memcpy(&options, behind, sizeof options);
-    const ps_status status = ps_session_prepare(model, &options, &f->config, f->programs);
+    if (options.plan_file != NULL) { // a pointer of another process
+        return bad_command(command);
+    }
+    ps_status status = ps_session_options_complete(model->config, &options);
+    if (status != PS_OK) {
+        return ps_fail_prefix(status, "rank 0 asked for a session");
+    }
+    status = ps_session_prepare(model, &options, &f->config, f->programs);
     f->config.exec = status == PS_OK ? f->config.exec : NULL;
-    return ps_ranks_agree(model->ranks, status);
+    keep_failure(kept, status);
+    return status == PS_LOST ? PS_LOST : PS_OK;
+}
+
+static ps_status end_session(follower *f, const ps_command *command)
+{
+    if (f->config.exec == NULL) {
+        return bad_command(command);
+    }
+    ps_exec_destroy(f->config.exec);
+    f->config.exec = NULL;
+    return PS_OK;
 }
 
 // The counts of the step say how long it must be; what they count is checked where it runs.
@@ -47,22 +82,20 @@ static ps_status run_step(const follower *f, const ps_command *command, const vo
 
 // One command for a model that is open; false: it has been closed.
 static ps_status obey(ps_model *model, follower *sessions, const ps_command *command,
-                      const void *behind, bool *is_open)
+                      const void *behind, failure *kept, bool *is_open)
 {
-    follower *f = &sessions[command->session % PS_SESSIONS_MAX];
+    if (command->session >= PS_SESSIONS_MAX) {
+        return bad_command(command);
+    }
+    follower *f = &sessions[command->session];
     switch (command->word) {
     case PS_WORD_CLOSE:
         *is_open = false;
         return PS_OK;
-    case PS_WORD_SESSION: {
-        // Where one rank has no memory for a session, no rank has the session.
-        const ps_status status = begin_session(model, f, command, behind);
-        return status == PS_LOST || status == PS_INVALID ? status : PS_OK;
-    }
+    case PS_WORD_SESSION:
+        return begin_session(model, f, command, behind, kept);
     case PS_WORD_END:
-        ps_exec_destroy(f->config.exec);
-        f->config.exec = NULL;
-        return PS_OK;
+        return end_session(f, command);
     case PS_WORD_STEP:
         return run_step(f, command, behind);
     default:
@@ -70,7 +103,7 @@ static ps_status obey(ps_model *model, follower *sessions, const ps_command *com
     }
 }
 
-static ps_status follow_model(ps_model *model)
+static ps_status follow_model(ps_model *model, failure *kept)
 {
     follower *sessions = calloc(PS_SESSIONS_MAX, sizeof *sessions);
     if (sessions == NULL) {
@@ -83,7 +116,7 @@ static ps_status follow_model(ps_model *model)
         const void *behind = NULL;
         status = ps_ranks_listen(model->ranks, &command, &behind);
         if (status == PS_OK) {
-            status = obey(model, sessions, command, behind, &is_open);
+            status = obey(model, sessions, command, behind, kept, &is_open);
         }
     }
     for (uint32_t i = 0; i < PS_SESSIONS_MAX; i++) {
@@ -93,9 +126,9 @@ static ps_status follow_model(ps_model *model)
     return status;
 }
 
-// Opens and follows one model. *out_opened: what opening answered; then the ranks go on together.
+// Opens and follows one model. Where one rank cannot open it, none has it, and all go on.
 static ps_status follow_open(const ps_model_options *given, const char *path,
-                             const ps_command *command, const void *behind, ps_status *out_opened)
+                             const ps_command *command, const void *behind, failure *kept)
 {
     ps_model_options options = *given;
     ps_model *model = NULL;
@@ -103,36 +136,43 @@ static ps_status follow_open(const ps_model_options *given, const char *path,
         return bad_command(command);
     }
     memcpy(&options.threads, behind, sizeof options.threads);
-    *out_opened = ps_model_open(path, &options, &model);
-    if (*out_opened != PS_OK) {
-        return *out_opened == PS_LOST ? PS_LOST : PS_OK;
+    ps_status status = ps_model_open(path, &options, &model);
+    keep_failure(kept, status);
+    if (status != PS_OK) {
+        return status == PS_LOST ? PS_LOST : PS_OK;
     }
-    const ps_status status = follow_model(model);
+    status = follow_model(model, kept);
     ps_model_close(model);
     return status;
+}
+
+// Until rank 0 stops.
+static ps_status follow_all(ps_ranks *ranks, const char *path, const ps_model_options *options,
+                            failure *kept)
+{
+    for (;;) {
+        const ps_command *command = NULL;
+        const void *behind = NULL;
+        PS_TRY(ps_ranks_listen(ranks, &command, &behind));
+        if (command->word == PS_WORD_STOP) {
+            return PS_OK;
+        }
+        PS_TRY(follow_open(options, path, command, behind, kept));
+    }
 }
 
 ps_status ps_ranks_follow(ps_ranks *ranks, const char *path, const ps_model_options *given)
 {
     ps_model_options options = given == NULL ? (ps_model_options){0} : *given;
     options.ranks = ranks;
-    ps_status failed = PS_OK;
-    char message[512];
+    failure kept = {.status = PS_OK};
     if (ps_ranks_rank(ranks) == 0) {
         return ps_fail(PS_INVALID, "rank 0 leads; the other ranks follow");
     }
-    for (;;) {
-        const ps_command *command = NULL;
-        const void *behind = NULL;
-        PS_TRY(ps_ranks_listen(ranks, &command, &behind));
-        if (command->word == PS_WORD_STOP) {
-            return failed == PS_OK ? PS_OK : ps_fail(failed, "%s", message);
-        }
-        ps_status opened = PS_OK;
-        PS_TRY(follow_open(&options, path, command, behind, &opened));
-        if (opened != PS_OK) {
-            failed = opened;
-            (void)snprintf(message, sizeof message, "%s", ps_error_message());
-        }
+    const ps_status status = follow_all(ranks, path, &options, &kept);
+    if (status != PS_OK) { // this rank alone may know
+        ps_comm_give_up(ps_ranks_comm(ranks), status);
+        return status;
     }
+    return kept.status == PS_OK ? PS_OK : ps_fail(kept.status, "%s", kept.message);
 }

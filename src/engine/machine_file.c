@@ -121,3 +121,19 @@ ps_status ps_machine_read(const char *path, ps_machine *machine)
     }
     return ps_file_name_error(path, status);
 }
+
+ps_status ps_machine_check_rates(const ps_machine *machine)
+{
+    for (size_t i = 0; i < KEY_COUNT; i++) {
+        if (KEYS[i].kind != F64) {
+            continue;
+        }
+        double value;
+        memcpy(&value, (const char *)machine + KEYS[i].offset, sizeof value);
+        if (!(value >= KEYS[i].lowest && value <= KEYS[i].highest)) {
+            return ps_fail(PS_INVALID, "%s is %g: %g to %g would be right", KEYS[i].key, value,
+                           KEYS[i].lowest, KEYS[i].highest);
+        }
+    }
+    return PS_OK;
+}

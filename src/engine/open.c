@@ -5,6 +5,7 @@
 #include "comm/handshake.h"
 #include "engine/calibrate.h"
 #include "engine/hints.h"
+#include "engine/machine_file.h"
 #include "engine/model_internal.h"
 
 #include <stdio.h>
@@ -145,7 +146,8 @@ static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
         *rates[i] = values[i];
     }
-    return PS_OK;
+    const ps_status status = ps_machine_check_rates(machine);
+    return status == PS_OK ? PS_OK : ps_fail_prefix(status, "rates that rank 0 measured");
 }
 
 // What plans of several ranks are made with: how long collectives take, and what can be moved while
@@ -153,9 +155,6 @@ static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
 static ps_status measure_waits(ps_model *model)
 {
     ps_machine *machine = &model->machine;
-    if (ps_ranks_size(model->ranks) == 1) {
-        return PS_OK;
-    }
     const double fill = ps_weights_measure_fill(model->weights, model->team, &model->kernels,
                                                 machine->llc_bytes);
     if (fill > 0) {
@@ -186,7 +185,14 @@ static ps_status open_model(ps_model *model, const ps_model_options *options)
     }
     PS_TRY(ps_ranks_agree(model->ranks, status));
     PS_TRY(shake_hands(model));
-    return options->vocabulary_only ? PS_OK : measure_waits(model);
+    if (options->vocabulary_only || ps_ranks_size(model->ranks) == 1) {
+        return PS_OK;
+    }
+    status = measure_waits(model);
+    if (status != PS_OK) { // on this rank, perhaps alone
+        ps_comm_give_up(ps_ranks_comm(model->ranks), status);
+    }
+    return status;
 }
 
 static ps_status tell_open(const ps_model *model, const ps_model_options *options)

@@ -1,19 +1,15 @@
 // engine/ranks.c - starting ranks, sharing out CPUs, agreeing, telling and listening.
 #include "engine/ranks.h"
 
+#include "base/hash.h"
 #include "base/log.h"
+#include "comm/handshake.h"
 #include "comm/launch.h"
 #include "hw/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Tags of collectives that no step makes; those of steps are below.
-#define TAG_PLACES 0xffff0001u
-#define TAG_AGREE 0xffff0002u
-#define TAG_COMMAND 0xffff0003u
-#define TAG_SHARE 0xffff0004u
 
 struct ps_ranks {
     ps_comm *comm;
@@ -118,7 +114,7 @@ static ps_status share_cpus(ps_ranks *ranks)
     for (uint32_t i = 0; i < size; i++) {
         bytes[i] = sizeof *places;
     }
-    ps_status status = ps_comm_all_gather_start(ranks->comm, TAG_PLACES, &places[rank], places,
+    ps_status status = ps_comm_all_gather_start(ranks->comm, PS_TAG_PLACES, &places[rank], places,
                                                 bytes);
     status = status == PS_OK ? ps_comm_wait(ranks->comm) : status;
     uint32_t index = 0;
@@ -138,6 +134,18 @@ static ps_status share_cpus(ps_ranks *ranks)
     return status;
 }
 
+// Before anything that another version might do otherwise.
+static ps_status shake_hands(const ps_ranks_options *options, ps_comm *comm)
+{
+    char text[PS_COMM_OPTIONS_BYTES];
+    (void)snprintf(text, sizeof text, "ranks=%u --comm-sim=%s", ps_comm_size(comm),
+                   options->link == NULL ? "none" : options->link);
+    return ps_comm_handshake(comm,
+                             &(ps_comm_identity){.version = PS_VERSION,
+                                                 .options_hash = ps_hash(text, strlen(text), 0),
+                                                 .options = text});
+}
+
 static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
 {
     ps_comm_link link = {0};
@@ -145,6 +153,9 @@ static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
         PS_TRY(ps_comm_link_parse(options->link, &link));
     }
     PS_TRY(open_comm(options, &ranks->comm));
+    if (options->launch != PS_RANKS_SIMULATED) {
+        PS_TRY(shake_hands(options, ranks->comm));
+    }
     PS_TRY(delay_comm(options, &link, &ranks->comm));
     if (options->launch == PS_RANKS_SIMULATED) { // the peers take no CPU
         ranks->here = 1;
@@ -189,7 +200,7 @@ ps_status ps_ranks_stop(ps_ranks *ranks)
     if (ranks == NULL) {
         return PS_OK;
     }
-    if (ranks->comm != NULL && ps_comm_rank(ranks->comm) == 0 && ranks->message != NULL) {
+    if (ranks->comm != NULL && ps_comm_rank(ranks->comm) == 0 && ranks->capacity > 0) {
         ps_ranks_tell_end(ranks, PS_WORD_STOP, 0);
     }
     const ps_status status = ps_comm_close(ranks->comm);
@@ -216,18 +227,19 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
         bytes[i] = sizeof codes[0];
     }
     codes[rank] = own;
-    PS_TRY(ps_comm_all_gather_start(ranks->comm, TAG_AGREE, &codes[rank], codes, bytes));
+    PS_TRY(ps_comm_all_gather_start(ranks->comm, PS_TAG_AGREE, &codes[rank], codes, bytes));
     ps_comm_be_patient(ranks->comm);
     PS_TRY(ps_comm_wait(ranks->comm));
     uint32_t first = 0;
     while (first < size && codes[first] == PS_OK) {
         first++;
     }
-    if (first == size) {
-        return PS_OK;
+    ranks->is_silent = first < size && first != rank;
+    if (first == size || own != PS_OK) {
+        return own;
     }
-    ranks->is_silent = first != rank;
-    return own != PS_OK ? own : ps_fail((ps_status)codes[first], "rank %u could not go on", first);
+    return ps_fail(codes[first] <= PS_INTERNAL ? (ps_status)codes[first] : PS_LOST,
+                   "rank %u could not go on", first);
 }
 
 // ---- sharing
@@ -238,7 +250,7 @@ ps_status ps_ranks_share(ps_ranks *ranks, void *bytes, uint64_t count)
         return PS_OK;
     }
     uint64_t sent = count;
-    PS_TRY(ps_comm_broadcast_start(ranks->comm, TAG_SHARE, bytes, count, &sent));
+    PS_TRY(ps_comm_broadcast_start(ranks->comm, PS_TAG_SHARE, bytes, count, &sent));
     PS_TRY(ps_comm_wait(ranks->comm));
     return sent == count ? PS_OK
                          : ps_fail(PS_INVALID, "rank 0 shared %llu bytes, %llu would be right",
@@ -253,13 +265,22 @@ ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes)
     if (ranks == NULL || capacity <= ranks->capacity) {
         return PS_OK;
     }
-    char *message = realloc(ranks->message, capacity);
-    if (message == NULL) {
-        return ps_fail(PS_NO_MEMORY, "no memory for steps of %llu bytes",
-                       (unsigned long long)bytes);
+    if (capacity > PS_COMM_BYTES_MAX) {
+        return ps_fail(PS_EXHAUSTED,
+                       "steps of %llu bytes, at most %llu between ranks: fewer sequences or a "
+                       "shorter context would be right",
+                       (unsigned long long)bytes, (unsigned long long)PS_COMM_BYTES_MAX);
     }
-    ranks->message = message;
-    ranks->capacity = capacity;
+    char *message = realloc(ranks->message, capacity);
+    ps_status status = PS_OK;
+    if (message == NULL) {
+        status = ps_fail(PS_NO_MEMORY, "no memory for steps of %llu bytes",
+                         (unsigned long long)bytes);
+    } else {
+        ranks->message = message;
+    }
+    PS_TRY(ps_ranks_agree(ranks, status));
+    ranks->capacity = capacity; // what the ranks compare
     return PS_OK;
 }
 
@@ -275,7 +296,7 @@ ps_status ps_ranks_tell(ps_ranks *ranks, const ps_command *command, const void *
         memcpy(ranks->message + sizeof *command, behind, command->bytes);
     }
     PS_TRY(
-        ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+        ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
     return ps_comm_wait(ranks->comm);
 }
 
@@ -292,7 +313,7 @@ ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **
 {
     uint64_t bytes = 0;
     PS_TRY(
-        ps_comm_broadcast_start(ranks->comm, TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+        ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
     PS_TRY(ps_comm_wait(ranks->comm));
     const ps_command *command = (const ps_command *)(const void *)ranks->message;
     if (bytes < sizeof *command || command->bytes != bytes - sizeof *command) {

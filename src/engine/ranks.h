@@ -49,7 +49,14 @@ typedef struct ps_command {
 
 #define PS_SESSIONS_MAX 64u
 
-// Room for commands with so many bytes behind them, from the next one on; alike on all ranks.
+// Tags of collectives that no step makes; those of steps are below.
+#define PS_TAG_PLACES 0xffff0001u
+#define PS_TAG_AGREE 0xffff0002u
+#define PS_TAG_COMMAND 0xffff0003u
+#define PS_TAG_SHARE 0xffff0004u
+
+// Room for commands with so many bytes behind them, from the next one on; collective: where a rank
+// has no memory, all fail and have the room that they had. PS_EXHAUSTED: no message is so long.
 PS_MUST_USE ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes);
 
 // Rank 0: tells the others. OK with one rank.

@@ -16,9 +16,9 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static ps_bucket bucket_of(uint32_t rows, uint32_t context)
+static ps_bucket bucket_of(uint32_t rows, uint32_t logits_max, uint32_t context)
 {
-    return (ps_bucket){.rows = rows, .logits = smaller(rows, PS_LOGITS_MAX), .context = context};
+    return (ps_bucket){.rows = rows, .logits = smaller(rows, logits_max), .context = context};
 }
 
 // Rows of the plans for few rows. Ranks have more of them: one row waits for memory where several
@@ -44,17 +44,19 @@ uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *r
     for (uint32_t context = 1024;; context *= 4) {
         const bool is_last = context >= longest || count + 2 * kinds + 2 > PS_SESSION_PLANS_MAX;
         for (uint32_t i = 0; i < kinds; i++) {
-            out[count++] = bucket_of(rows[i], is_last ? longest : context);
+            out[count++] = bucket_of(rows[i], PS_LOGITS_MAX, is_last ? longest : context);
         }
         if (is_last) {
             break;
         }
     }
     if (options->batch_rows > PS_LOGITS_MAX) {
-        out[count++] = bucket_of(PS_LOGITS_MAX, longest);
+        out[count++] = bucket_of(PS_LOGITS_MAX, PS_LOGITS_MAX, longest);
     }
     if (options->batch_rows > few) {
-        out[count++] = bucket_of(options->batch_rows, longest);
+        const bool is_many = options->sequences > PS_LOGITS_MAX;
+        out[count++] = bucket_of(options->batch_rows, is_many ? options->sequences : PS_LOGITS_MAX,
+                                 longest);
     }
     return count;
 }
@@ -197,6 +199,10 @@ static ps_status get_from_file(const ps_model *model, const ps_session_options *
                                ps_arena *arena, const ps_plan **out_plans, uint32_t *out_count)
 {
     ps_plan_set *set = NULL;
+    if (options->sequences > PS_LOGITS_MAX) {
+        return ps_fail(PS_UNSUPPORTED, "%s: plan files are for up to %u sequences, here are %u",
+                       options->plan_file, PS_LOGITS_MAX, options->sequences);
+    }
     PS_TRY(ps_plan_set_read(options->plan_file, arena, &set));
     const ps_status status = pick_from(set, model, options, arena, out_plans, out_count);
     if (status == PS_INVALID) {

@@ -66,6 +66,11 @@ ps_status ps_session_options_complete(const ps_model_config *config, ps_session_
     }
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
+    if (ps_prefetch_policy_name(options->prefetch) == NULL ||
+        ps_comm_schedule_name(options->comm_schedule) == NULL) {
+        return ps_fail(PS_INVALID, "prefetch policy %d with schedule %d: there is no such",
+                       (int)options->prefetch, (int)options->comm_schedule);
+    }
     const uint64_t blocks = ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
     if (options->context_tokens > PS_PLAN_CONTEXT_MAX) {
         return ps_fail(PS_INVALID, "a context of %u tokens: at most %u would be right",
@@ -141,8 +146,9 @@ static ps_status create_exec_any(const ps_model *model, const ps_session_options
     return create_exec(model, options, PS_PLANS_MADE, config, programs);
 }
 
-ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
-                             ps_session_config *config, const ps_program **programs)
+// Of this rank.
+static ps_status prepare(const ps_model *model, const ps_session_options *options,
+                         ps_session_config *config, const ps_program **programs)
 {
     *config = (ps_session_config){.context_tokens = options->context_tokens,
                                   .sequences = options->sequences,
@@ -156,11 +162,23 @@ ps_status ps_session_prepare(const ps_model *model, const ps_session_options *op
     }
     PS_TRY(create_exec_any(model, options, config, programs));
     config->programs = programs;
-    ps_status status = ps_ranks_reserve(model->ranks, ps_session_step_bytes(config));
-    if (status == PS_OK) {
-        status = ps_model_trace_plans(model, config);
-    }
+    const ps_status status = ps_model_trace_plans(model, config);
     if (status != PS_OK) {
+        ps_exec_destroy(config->exec);
+    }
+    return status;
+}
+
+ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
+                             ps_session_config *config, const ps_program **programs)
+{
+    ps_status status = prepare(model, options, config, programs);
+    const bool is_prepared = status == PS_OK;
+    status = ps_ranks_agree(model->ranks, status);
+    if (status == PS_OK) {
+        status = ps_ranks_reserve(model->ranks, ps_session_step_bytes(config));
+    }
+    if (status != PS_OK && is_prepared) {
         ps_exec_destroy(config->exec);
     }
     return status;
@@ -215,15 +233,7 @@ static ps_status create_session(const ps_model *model, const ps_session_options 
 {
     ps_session_config config = {0};
     const ps_program *programs[PS_SESSION_PLANS_MAX];
-    ps_status status = ps_session_prepare(model, options, &config, programs);
-    const bool is_prepared = status == PS_OK;
-    status = ps_ranks_agree(model->ranks, status);
-    if (status != PS_OK) {
-        if (is_prepared) {
-            ps_exec_destroy(config.exec);
-        }
-        return status;
-    }
+    PS_TRY(ps_session_prepare(model, options, &config, programs));
     if (told != NULL) {
         told->is_open = true;
         config.tell_step = tell_step;

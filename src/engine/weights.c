@@ -247,11 +247,7 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
 {
     PS_TRY(list_weights(weights, file, graph));
     weights->total_bytes = weights->memory_bytes;
-    const uint64_t free_bytes = ps_machine_available_bytes();
-    if (weights->memory_bytes > free_bytes) { // mapping would work, and touching end the process
-        return ps_fail(PS_NO_MEMORY, "the weights take %.1f MiB of memory, %.1f MiB are free",
-                       (double)weights->memory_bytes / (1 << 20), (double)free_bytes / (1 << 20));
-    }
+    PS_TRY(ps_machine_check_memory(weights->memory_bytes, "the weights"));
     void *memory;
     PS_TRY(ps_pages_map(weights->memory_bytes, "the weights", &memory));
     weights->memory = memory;
@@ -406,6 +402,7 @@ static ps_status allocate_copies(ps_weights *weights)
     }
     void *memory = NULL;
     if (weights->memory_bytes > 0) {
+        PS_TRY(ps_machine_check_memory(weights->memory_bytes, "the weights' copied slices"));
         PS_TRY(ps_pages_map(weights->memory_bytes, "the weights", &memory));
     }
     weights->memory = memory;

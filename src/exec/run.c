@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/pages.h"
 #include "exec/record.h"
+#include "hw/machine.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -108,9 +109,11 @@ ps_status ps_exec_prepare(ps_exec *exec)
     // A page between two workers' parts keeps them out of each other's prefetchers.
     exec->private_stride = ps_round_up(exec->private_bytes + exec->scratch_bytes, 4096) + 4096;
     exec->shared_bytes += PS_CACHE_LINE_BYTES;
+    const uint64_t private_bytes = exec->private_stride * ps_team_workers(exec->team);
+    PS_TRY(ps_machine_check_memory(private_bytes + exec->shared_bytes + exec->comm_scratch_bytes,
+                                   "the workspaces"));
     void *memory;
-    PS_TRY(ps_pages_map(exec->private_stride * ps_team_workers(exec->team), "the workspaces",
-                        &memory));
+    PS_TRY(ps_pages_map(private_bytes, "the workspaces", &memory));
     exec->privates = memory;
     PS_TRY(ps_pages_map(exec->shared_bytes, "the workspace", &memory));
     exec->shared = memory;

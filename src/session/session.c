@@ -110,6 +110,9 @@ ps_status ps_session_create_from(const ps_session_config *config, ps_session **o
 {
     ps_session *session = calloc(1, sizeof *session);
     if (session == NULL) {
+        if (config->tell_end != NULL) {
+            config->tell_end(config->context);
+        }
         ps_exec_destroy(config->exec);
         return ps_fail(PS_NO_MEMORY, "no memory for a session");
     }
@@ -433,9 +436,10 @@ static ps_status check_rows(ps_session *session, const ps_row *rows, uint32_t co
         PS_TRY(check_row(session, rows, i));
         logits += rows[i].wants_logits;
     }
-    if (logits > PS_LOGITS_MAX) {
-        return ps_fail(PS_INVALID, "%u rows want logits: at most %u of a step can", logits,
-                       PS_LOGITS_MAX);
+    const uint32_t program_last = session->config.program_count - 1; // of the most rows
+    const uint32_t most = ps_program_plan(session->config.programs[program_last])->logits_max;
+    if (logits > most) {
+        return ps_fail(PS_INVALID, "%u rows want logits: at most %u of a step can", logits, most);
     }
     *out_logits = logits;
     return PS_OK;

@@ -149,6 +149,19 @@ def test_bench_of_many_sequences():
         assert abs(row["gbs"] - bytes_per_s / 1e9) < 1e-5 * row["gbs"] + 1e-12, row
 
 
+def test_bench_of_a_static_batch():
+    row, = document("bench", MODEL, "--static-batch", "100", "--seq", "9", "-r", "2")
+    assert (row["n_parallel"], row["n_prompt"], row["n_gen"]) == (100, 6, 3), row
+    for ts, prompt, gen in zip(row["samples_ts"], row["samples_prompt_ms"], row["samples_gen_ms"]):
+        assert abs(900 * 1e3 / (prompt + gen) / ts - 1) < 1e-3, row
+    assert b"prompts " in output("bench", MODEL, "--static-batch", "2", "--seq", "9", "-r", "1")
+
+
+def test_bench_at_a_depth_that_windows_have_passed():
+    row, = document("bench", golden("gemma3-q8_0"), "-p", "0", "-n", "70", "-d", "40", "-r", "2", "--no-ceiling")
+    assert row["avg_ts"] > 0, row
+
+
 def test_bench_without_a_ceiling():
     rows = document("bench", MODEL, "-p", "0", "-n", "3", "-r", "1", "--no-ceiling")
     assert len(rows) == 1 and "gbs" in rows[0] and "ceiling_gbs" not in rows[0] and "share" not in rows[0], rows

@@ -52,7 +52,7 @@ def test_numbers_are_read_strictly():
             ("--logit-bias", "5+x", ["--logit-bias"])):
         refused("run", MODEL, "-p", "x", flag, value, says=words)
     for flag, value in (("-p", "1,"), ("-p", ",1"), ("-n", "1,,2"), ("-r", "0"), ("-pg", "5"), ("-pg", "5,6,7"),
-                        ("-pg", "0,1"), ("-o", "xml"), ("-t", "1;2"), ("-npl", "0"), ("-npl", "65")):
+                        ("-pg", "0,1"), ("-o", "xml"), ("-t", "1;2"), ("-npl", "0"), ("-npl", "513")):
         refused("bench", MODEL, flag, value, says=[value] if value else [])
 
 

@@ -110,7 +110,12 @@ def test_policies_side_by_side():
     assert [row["policy"] for row in rows] == ["off", "preserve", "auto"] and rows[0]["ratio"] == 1, rows
     moved = {row["policy"]: sum(site["moved_bytes"] for site in row.get("prefetch", ())) for row in rows}
     assert moved["off"] == 0 < moved["preserve"], moved
-    for policies in ("", "of", "off,", "off,off2"):
+    # Sums in whatever way and pieces: the same tokens, with simulated peers too.
+    for test in (("-p", "0", "-n", "4", "-d", "40"), ("--static-batch", "100", "--seq", "30")):
+        rows = document("bench", MODEL, "--ranks-sim", "2", *test, "-r", "1", "--no-ceiling",
+                        "--compare", "off,off+fused,auto+auto,off+serial")
+        assert [row["policy"] for row in rows] == ["off", "off+fused", "auto+auto", "off+serial"], rows
+    for policies in ("", "of", "off,", "off,off2", "off+", "off+fusd"):
         refused("bench", MODEL, "--ranks-sim", "2", "--compare", policies, says=["--compare"])
 
 

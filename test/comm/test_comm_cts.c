@@ -499,6 +499,7 @@ static void test_handshake(void **state)
         const char *says;
     } ROWS[] = {
         {{"1.3.0", 1, 2, "tp=4 experts=within"}, "rank 2 runs prestage 1.3.0, rank 0 1.2.0"},
+        {{"1\033[2J\n", 1, 2, "tp=4 experts=within"}, "rank 2 runs prestage 1?[2J?, rank 0 1.2.0"},
         {{"1.2.0", 9, 2, "tp=4 experts=within"}, "rank 2 has another model file"},
         {{"1.2.0", 1, 3, "tp=4 experts=across"},
          "with 'experts=across', rank 0 with 'experts=within'"},
@@ -518,6 +519,38 @@ static void test_handshake(void **state)
             assert_string_equal(all_seen[0].message, all_seen[r].message);
             assert_int_equal(r == 0, all_seen[r].speaks);
         }
+    }
+}
+
+// Rank 2 sends bytes that are no card: texts without an end.
+static ps_status shake_with_garbage(ps_comm *comm)
+{
+    enum { CARD_BYTES = PS_COMM_VERSION_BYTES + PS_COMM_OPTIONS_BYTES + 16 };
+    if (ps_comm_rank(comm) != 2) {
+        return shake_hands(comm);
+    }
+    uint64_t sizes[4];
+    static char all[4 * CARD_BYTES];
+    static char own[CARD_BYTES];
+    memset(own, 0xf1, sizeof own);
+    for (int r = 0; r < 4; r++) {
+        sizes[r] = CARD_BYTES;
+    }
+    PS_TRY(ps_comm_all_gather_start(comm, 0x48454c4f, own, all, sizes));
+    return ps_comm_wait(comm);
+}
+
+static void test_garbage_in_a_handshake(void **state)
+{
+    (void)state;
+    identities[1] = (ps_comm_identity){"1.2.0", 1, 2, "tp=4"};
+    const scenario s = {.size = 4, .run = shake_with_garbage};
+    double seconds;
+    (void)run_job(&s, &seconds);
+    assert_int_equal(PS_INVALID, all_seen[0].status);
+    assert_non_null(strstr(all_seen[0].message, "rank 2 runs prestage ????"));
+    for (const char *c = all_seen[0].message; *c != '\0'; c++) {
+        assert_true(*c >= ' ' && *c <= '~');
     }
 }
 
@@ -593,12 +626,19 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_self),           cmocka_unit_test(test_local),
-        cmocka_unit_test(test_sim_over_local), cmocka_unit_test(test_sim_delays),
-        cmocka_unit_test(test_lost),           cmocka_unit_test(test_rank_0_killed),
-        cmocka_unit_test(test_diverged),       cmocka_unit_test(test_give_up),
-        cmocka_unit_test(test_wakes),          cmocka_unit_test(test_handshake),
-        cmocka_unit_test(test_paused_job),     cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_self),
+        cmocka_unit_test(test_local),
+        cmocka_unit_test(test_sim_over_local),
+        cmocka_unit_test(test_sim_delays),
+        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_rank_0_killed),
+        cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_give_up),
+        cmocka_unit_test(test_wakes),
+        cmocka_unit_test(test_handshake),
+        cmocka_unit_test(test_garbage_in_a_handshake),
+        cmocka_unit_test(test_paused_job),
+        cmocka_unit_test(test_exit_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

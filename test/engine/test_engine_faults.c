@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "engine/compile.h"
-#include "engine/engine_test.h"
+#include "engine/rank_jobs.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -95,12 +95,16 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     return fails() ? EAGAIN : __real_pthread_create(thread, attributes, function, argument);
 }
 
-static uint64_t free_bytes; // what the machine says; 0: the truth
+static uint64_t free_bytes;   // what the machine says; 0: the truth
+static int looks_until_short; // the look that finds little, and only this one; 0: none does
 uint64_t __real_ps_machine_available_bytes(void);
 uint64_t __wrap_ps_machine_available_bytes(void);
 
 uint64_t __wrap_ps_machine_available_bytes(void)
 {
+    if (looks_until_short > 0 && --looks_until_short == 0) {
+        return 10000;
+    }
     return free_bytes > 0 ? free_bytes : __real_ps_machine_available_bytes();
 }
 
@@ -326,7 +330,94 @@ static void test_weights_larger_than_memory(void **state)
     free_bytes = 0;
     assert_null(model);
     expect_ok(ps_model_open(path, NULL, &model));
+    ps_session *session = NULL;
+    free_bytes = 10000;
+    expect_failure(PS_NO_MEMORY, "the workspaces take", ps_session_create(model, NULL, &session));
+    free_bytes = 0;
+    assert_null(session);
     ps_model_close(model);
+}
+
+// The slices of a compiled file that a rank copies are counted, the rest of it is not.
+static void test_copies_larger_than_memory(void **state)
+{
+    char path[] = "/tmp/prestage-test-XXXXXX";
+    const int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    (void)close(descriptor);
+    ps_model *model = open_golden(*state, 1);
+    ps_compile_result result;
+    expect_ok(ps_model_compile(model, path, &(ps_compile_options){.replace = true}, &result));
+    ps_model_close(model);
+    free_bytes = 10000;
+    model = NULL;
+    expect_ok(ps_model_open(path, NULL, &model));
+    ps_model_close(model);
+    ps_ranks *ranks = NULL;
+    expect_ok(ps_ranks_start(&(ps_ranks_options){.launch = PS_RANKS_SIMULATED, .size = 3}, &ranks));
+    model = NULL;
+    expect_failure(PS_NO_MEMORY, "copied slices take",
+                   ps_model_open(path, &(ps_model_options){.ranks = ranks}, &model));
+    assert_null(model);
+    free_bytes = 0;
+    expect_ok(ps_model_open(path, &(ps_model_options){.ranks = ranks}, &model));
+    ps_model_close(model);
+    expect_ok(ps_ranks_stop(ranks));
+    assert_int_equal(0, unlink(path));
+}
+
+// Rank 1 finds no memory for the first session. No rank has it then, the next one is had, and who
+// ends without one is told by rank 1 why.
+static int lack_memory_alone(const char *path, bool goes_on)
+{
+    ps_ranks *ranks = NULL;
+    ps_model *model = NULL;
+    ps_session *session = NULL;
+    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 60};
+    must(ps_ranks_start(&options, &ranks));
+    if (ps_ranks_rank(ranks) > 0) {
+        looks_until_short = 2; // the first is for the weights
+        const ps_status status = ps_ranks_follow(ranks, path, NULL);
+        const bool is_told = goes_on
+                                 ? status == PS_OK
+                                 : status == PS_NO_MEMORY && ps_ranks_speaks(ranks) &&
+                                       strstr(ps_error_message(), "the workspaces take") != NULL;
+        must(ps_ranks_stop(ranks));
+        _exit(is_told ? 0 : 1);
+    }
+    must(ps_model_open(path, &(ps_model_options){.threads = 1, .ranks = ranks}, &model));
+    const ps_session_options small = {.context_tokens = 64, .batch_rows = 16};
+    bool is_right = ps_session_create(model, &small, &session) == PS_NO_MEMORY &&
+                    strstr(ps_error_message(), "rank 1 could not go on") != NULL &&
+                    !ps_ranks_speaks(ranks);
+    if (goes_on) {
+        ps_sequence sequence;
+        must(ps_session_create(model, &small, &session));
+        must(ps_sequence_open(session, &sequence));
+        must(ps_session_step(session, &(ps_row){sequence, 1, true}, 1));
+        is_right = is_right && ps_ranks_speaks(ranks);
+        ps_session_destroy(session);
+    }
+    ps_model_close(model);
+    must(ps_ranks_stop(ranks)); // PS_LOST when rank 1 found something else
+    return is_right ? 0 : 1;
+}
+
+static void test_a_rank_without_memory(void **state)
+{
+    char path[512];
+    golden_path(*state, path);
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        int status = 0;
+        (void)fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            _exit(lack_memory_alone(path, goes_on == 1));
+        }
+        assert_int_equal(child, waitpid(child, &status, 0));
+        assert_int_equal(0, status);
+    }
 }
 
 int main(void)
@@ -334,6 +425,7 @@ int main(void)
     static char dense[] = "qwen2-q8_0";
     static char experts[] = "qwen3moe-q8_0";
     static char windows[] = "gemma3-q8_0";
+    static char cut[] = "smollm-q8_0";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_every_failure_is_reported, dense),
         cmocka_unit_test_prestate(test_every_failure_is_reported, experts),
@@ -341,6 +433,8 @@ int main(void)
         cmocka_unit_test_prestate(test_plan_files, dense),
         cmocka_unit_test_prestate(test_printing_plans, experts),
         cmocka_unit_test_prestate(test_weights_larger_than_memory, dense),
+        cmocka_unit_test_prestate(test_copies_larger_than_memory, cut),
+        cmocka_unit_test_prestate(test_a_rank_without_memory, cut),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, dense),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, experts),
         cmocka_unit_test_prestate(test_steps_allocate_nothing, windows),

@@ -135,6 +135,49 @@ static void test_batches(void **state)
     ps_model_close(model);
 }
 
+// More sequences than PS_LOGITS_MAX: each of them can ask for its logits in one step.
+static void test_many_sequences(void **state)
+{
+    enum { MANY = 100, EACH = 5 };
+    ps_model *model = open_golden(*state, 2);
+    const uint32_t vocabulary = vocabulary_of(model);
+    ps_session *few = open_session(model, 1);
+    ps_session *many = open_session(model, MANY);
+    float *alone = calloc((size_t)MANY * vocabulary, sizeof *alone);
+    assert_non_null(alone);
+    ps_row rows[MANY];
+    for (uint32_t s = 0; s < MANY; s++) {
+        int32_t tokens[EACH];
+        ps_sequence sequence;
+        make_prompt(tokens, EACH, 200 + s);
+        expect_ok(ps_sequence_open(few, &sequence));
+        expect_ok(ps_session_prefill(few, sequence, tokens, EACH, NULL));
+        memcpy(alone + (size_t)s * vocabulary, ps_session_logits(few, 0),
+               vocabulary * sizeof *alone);
+        ps_sequence_close(few, sequence);
+        expect_ok(ps_sequence_open(many, &sequence));
+        expect_ok(ps_session_prefill(many, sequence, tokens, EACH - 1, NULL));
+        rows[s] = (ps_row){sequence, tokens[EACH - 1], true};
+    }
+    expect_ok(ps_session_step(many, rows, MANY));
+    for (uint32_t s = 0; s < MANY; s++) {
+        assert_memory_equal(alone + (size_t)s * vocabulary, ps_session_logits(many, s),
+                            vocabulary * sizeof *alone);
+    }
+    // One sequence's rows are as many as they are; a session of one has room for fewer.
+    for (uint32_t i = 0; i < MANY; i++) {
+        rows[i] = (ps_row){0, 1, true};
+    }
+    ps_sequence sequence;
+    expect_ok(ps_sequence_open(few, &sequence));
+    expect_ok(ps_session_step(many, rows, MANY));
+    expect_failure(PS_INVALID, "at most 64", ps_session_step(few, rows, MANY));
+    free(alone);
+    ps_session_destroy(many);
+    ps_session_destroy(few);
+    ps_model_close(model);
+}
+
 // A fork goes its own way and so does its parent, from the middle of a shared block on.
 static void test_forks(void **state)
 {
@@ -190,6 +233,7 @@ int main(void)
         CMUnitTestFunction function;
     } TESTS[] = {{"threads and pieces", test_threads_and_pieces},
                  {"batches", test_batches},
+                 {"many sequences", test_many_sequences},
                  {"forks", test_forks}};
     enum { TEST_COUNT = sizeof TESTS / sizeof TESTS[0] };
     static char names[TEST_COUNT * MODEL_COUNT][64];
