@@ -219,6 +219,9 @@ typedef struct ps_session_options {
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
+    // Ranks share norms and the residual stream by rows: reduce_scatter and all_gather in place of
+    // all_reduce. The same bits; no effect with one rank. Not with PS_COMM_FUSED.
+    bool sequence_parallel;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -227,9 +230,9 @@ typedef struct ps_session_options {
 
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
-//               though the model's heads are no multiple of 32 values. Or plan_file is none, or is
-//               one for another model, machine, number of threads, bucket or KV types: the message
-//               says what differs
+//               though the model's heads are no multiple of 32 values. Or sequence_parallel with
+//               PS_COMM_FUSED. Or plan_file is none, or is one for another model, machine, number
+//               of threads, bucket or KV types: the message says what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had
 // PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
@@ -411,6 +414,7 @@ typedef struct ps_plan_options {
     const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
+    bool sequence_parallel; // as of a session
 } ps_plan_options;
 
 // Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of

@@ -1,8 +1,8 @@
 // ctest-labels: golden;prop
 // ctest-timeout: 300
 // Goal: with a number of ranks, logits are a pure function of a sequence's tokens: not of
-// prefetching, of how collectives are cut, of threads, links, batches, pieces, forks, or the kind
-// of the file.
+// prefetching, of which collectives there are and how they are cut, of threads, links, batches,
+// pieces, forks, or the kind of the file.
 // Method: memcmp of logits between runs that may only differ in time.
 #include "engine/rank_jobs.h"
 // it includes what cmocka wants first
@@ -16,24 +16,29 @@ typedef struct way {
     ps_comm_schedule schedule;
     uint32_t piece;
     bool is_shared; // steps hold another sequence's rows, too
+    bool by_rows;   // sequence_parallel
     bool forks;     // the answer is a fork's, whose parent goes on otherwise
     ps_kv_type kv;
 } way;
 
 // The first of each KV type is what the others are compared with.
 static const way WAYS[] = {
-    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_F16},
-    {PS_PREFETCH_PRESERVE, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_F16},
-    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 7, false, false, PS_KV_F16},
-    {PS_PREFETCH_OFF, PS_COMM_FUSED, 64, false, true, PS_KV_F16},
-    {PS_PREFETCH_AUTO, PS_COMM_FUSED, PROMPT, false, false, PS_KV_F16},
-    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 37, true, false, PS_KV_F16},
-    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 64, true, true, PS_KV_F16},
-    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_Q8_0},
-    {PS_PREFETCH_PRESERVE, PS_COMM_FUSED, 40, false, true, PS_KV_Q8_0},
-    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, true, false, PS_KV_Q8_0},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_SERIAL, PROMPT, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 7, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_FUSED, 64, false, false, true, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_FUSED, PROMPT, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 37, true, false, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 64, true, false, true, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, true, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 5, true, true, true, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, false, true, false, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, false, PS_KV_Q8_0},
+    {PS_PREFETCH_PRESERVE, PS_COMM_FUSED, 40, false, false, true, PS_KV_Q8_0},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, true, false, false, PS_KV_Q8_0},
+    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 31, true, true, true, PS_KV_Q8_0},
 };
-enum { WAY_COUNT = sizeof WAYS / sizeof WAYS[0], WAYS_OF_F16 = 7 };
+enum { WAY_COUNT = sizeof WAYS / sizeof WAYS[0], WAYS_OF_F16 = 10 };
 
 typedef struct runs {
     uint32_t vocabulary;
@@ -107,7 +112,8 @@ static void run_ways(ps_model *model, void *context)
                                             .k_type = w->kv,
                                             .v_type = w->kv,
                                             .prefetch = w->prefetch,
-                                            .comm_schedule = w->schedule};
+                                            .comm_schedule = w->schedule,
+                                            .sequence_parallel = w->by_rows};
         must(ps_session_create(model, &options, &session));
         run_way(session, w, r->logits + (size_t)i * ANSWER * r->vocabulary, r->vocabulary);
         r->moved[i] = moved_bytes(session);
