@@ -594,6 +594,12 @@ static ps_status check_all_gather(const operands *o)
     return check_rows_like(o->out, o->in[0]);
 }
 
+static ps_status check_all_gather_best(const operands *o)
+{
+    PS_TRY(ps_range_check("top_k", o->attributes->top_k, 1, o->out->columns));
+    return check_all_gather(o);
+}
+
 static ps_status check_own_rows(const operands *o)
 {
     PS_TRY(check_step_rows(o->in[0]));
@@ -658,6 +664,7 @@ static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_ALL_REDUCE] = {{ROW}, ROW, check_all_reduce},
     [PS_OP_LINEAR_ALL_REDUCE] = {{ROW_Q, MATRIX}, ROW, check_linear_all_reduce},
     [PS_OP_ALL_GATHER] = {{ROW}, ROW, check_all_gather},
+    [PS_OP_ALL_GATHER_BEST] = {{ROW}, ROW, check_all_gather_best},
     [PS_OP_OWN_ROWS] = {{ROW}, ROW, check_own_rows},
     [PS_OP_REDUCE_SCATTER] = {{ROW}, ROW, check_reduce_scatter},
     [PS_OP_ALL_GATHER_ROWS] = {{ROW_Q}, ROW_Q, check_all_gather_rows},

@@ -284,7 +284,8 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
                                   .ranks = options->ranks,
                                   .prefetch = options->prefetch,
                                   .comm_schedule = options->comm_schedule,
-                                  .sequence_parallel = options->sequence_parallel};
+                                  .sequence_parallel = options->sequence_parallel,
+                                  .best_logits = options->best_logits};
     return ps_engine_make_plan(config, file, &pass, arena, out);
 }
 

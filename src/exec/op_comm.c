@@ -3,7 +3,9 @@
 #include "exec/record.h"
 
 #include "base/shapes.h"
+#include "base/top_k.h"
 
+#include <math.h>
 #include <string.h>
 
 static ps_trace_lane *lane_of(const ps_walk *walk)
@@ -144,6 +146,87 @@ static void spread_gathered(const ps_walk *walk, const ps_bound_step *step)
     }
 }
 
+// ---- all_gather_best: rank by rank and row by row into the scratch, from there each to its column
+
+static uint32_t columns_of_rank(const ps_bound_step *step, uint32_t rank, uint32_t *first)
+{
+    uint32_t end;
+    ps_share_columns(step->output.columns, step->plan->attributes.unit, rank,
+                     step->plan->attributes.ranks, first, &end);
+    return end - *first;
+}
+
+static uint32_t best_of_rank(const ps_bound_step *step, uint32_t rank)
+{
+    uint32_t first;
+    const uint32_t columns = columns_of_rank(step, rank, &first);
+    const uint32_t top_k = step->plan->attributes.top_k;
+    return top_k < columns ? top_k : columns;
+}
+
+// Of what is not finite, one tells.
+static void find_best(const float *logits, uint32_t columns, uint32_t kept, ps_candidate *out)
+{
+    bool is_finite = true;
+    for (uint32_t i = 0; i < columns; i++) {
+        is_finite &= logits[i] < INFINITY; // false for NaN, too
+    }
+    ps_top_k(logits, columns, kept, out);
+    if (!is_finite) {
+        out[0] = (ps_candidate){.logit = NAN};
+    }
+}
+
+void ps_exec_op_ALL_GATHER_BEST(const ps_walk *walk, const ps_bound_step *step)
+{
+    ps_comm_run *run = walk->comm;
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
+    if (!begin(walk, step, rows)) {
+        return;
+    }
+    uint64_t bytes[PS_COMM_RANKS_MAX];
+    ps_candidate *all = (ps_candidate *)(void *)walk->exec->comm_scratch;
+    ps_candidate *own = all;
+    for (uint32_t rank = 0; rank < step->plan->attributes.ranks; rank++) {
+        const uint64_t count = (uint64_t)rows * best_of_rank(step, rank);
+        bytes[rank] = count * sizeof *all;
+        own += rank < step->plan->attributes.rank ? count : 0;
+    }
+    const uint32_t kept = best_of_rank(step, step->plan->attributes.rank);
+    for (uint32_t r = 0; r < rows; r++) {
+        find_best(ps_row_f32(walk, &step->inputs[0], r), step->inputs[0].columns, kept,
+                  own + (uint64_t)r * kept);
+    }
+    run->status = ps_comm_all_gather_start(walk->exec->options.comm, run->tag + run->started, own,
+                                           all, bytes);
+}
+
+static ps_status spread_best(const ps_walk *walk, const ps_bound_step *step)
+{
+    const uint32_t rows = ps_operand_rows(walk, &step->output);
+    const ps_candidate *next = (const ps_candidate *)(const void *)walk->exec->comm_scratch;
+    for (uint32_t r = 0; r < rows; r++) {
+        float *logits = ps_row_f32(walk, &step->output, r);
+        for (uint32_t i = 0; i < step->output.columns; i++) {
+            logits[i] = -INFINITY;
+        }
+    }
+    for (uint32_t rank = 0; rank < step->plan->attributes.ranks; rank++) {
+        uint32_t first;
+        const uint32_t columns = columns_of_rank(step, rank, &first);
+        const uint64_t count = (uint64_t)rows * best_of_rank(step, rank);
+        for (uint64_t i = 0; i < count; i++, next++) {
+            if ((uint32_t)next->id >= columns) {
+                return ps_fail(PS_INVALID, "rank %u sent the logit of its token %d of %u", rank,
+                               next->id, columns);
+            }
+            const uint32_t row = (uint32_t)(i / best_of_rank(step, rank));
+            ps_row_f32(walk, &step->output, row)[first + (uint32_t)next->id] = next->logit;
+        }
+    }
+    return PS_OK;
+}
+
 // ---- reduce_scatter: from the scratch, to which the input is copied, behind it what others send
 
 void ps_exec_op_REDUCE_SCATTER(const ps_walk *walk, const ps_bound_step *step)
@@ -234,6 +317,8 @@ void ps_exec_comm_join(const ps_walk *walk, uint32_t count)
         run->is_busy = false;
         if (run->status == PS_OK && run->step->plan->op == PS_OP_ALL_GATHER) {
             spread_gathered(walk, run->step);
+        } else if (run->status == PS_OK && run->step->plan->op == PS_OP_ALL_GATHER_BEST) {
+            run->status = spread_best(walk, run->step);
         }
     }
 }
@@ -247,6 +332,9 @@ uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
     switch (step->plan->op) {
     case PS_OP_ALL_GATHER:
         return bytes;
+    case PS_OP_ALL_GATHER_BEST:
+        return rows * step->plan->attributes.ranks * step->plan->attributes.top_k *
+               sizeof(ps_candidate);
     case PS_OP_ALL_GATHER_ROWS:
         return 0;
     case PS_OP_REDUCE_SCATTER:

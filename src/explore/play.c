@@ -145,9 +145,8 @@ static void start_comm(player *p, const ps_plan_step *step)
     wait_for_comm(p);
     const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
     const ps_plan_value *moved = &p->plan->values[whole];
-    const uint64_t rows = ps_cost_moved_rows(step->op, &step->attributes,
-                                             (uint32_t)rows_of(p, moved));
-    const double bytes = (double)(rows * ps_plan_row_bytes(&moved->is));
+    const double bytes = (double)ps_cost_moved_bytes(
+        step->op, &step->attributes, (uint32_t)rows_of(p, moved), ps_plan_row_bytes(&moved->is));
     const uint32_t chunks = step->attributes.chunks == 0 ? 1 : step->attributes.chunks;
     const double chunk_ns = p->machine->comm_ns + bytes / chunks / p->machine->comm_gbs;
     const double start = p->now;

@@ -21,6 +21,7 @@ typedef struct ps_pass_options {
     ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
     bool sequence_parallel; // ranks share norms and the residual stream by rows
+    uint32_t best_logits;   // of each row, how many are wanted; 0: all
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -33,6 +34,9 @@ PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *
 // The part of the model that one rank computes: attention cut between query heads, feed-forward
 // between blocks of its columns, logits between groups of the vocabulary; all_reduce and all_gather
 // where parts become whole. Weights become slices of their tensors (ps_value).
+//
+// Where best_logits of each row are enough, and a rank's best are fewer than its share, only those
+// are gathered (all_gather_best).
 //
 // With sequence_parallel, sums are made by reduce_scatter: norms and the residual stream between
 // two blocks are of a rank's own rows, and all_gather_rows makes them whole where a linear, the

@@ -328,8 +328,8 @@ static uint64_t moved_bytes(const scheduler *s, const ps_plan_step *step)
 {
     const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
     const ps_value *value = &value_of(s, whole)->is;
-    return ps_plan_row_bytes(value) *
-           ps_cost_moved_rows(step->op, &step->attributes, (uint32_t)rows_of(s, value));
+    return ps_cost_moved_bytes(step->op, &step->attributes, (uint32_t)rows_of(s, value),
+                               ps_plan_row_bytes(value));
 }
 
 // Bytes and operations of a step of the bucket's size; weights that a step does not read whole are

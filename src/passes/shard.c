@@ -37,8 +37,9 @@ typedef struct part {
 typedef struct sharder {
     ps_graph *graph;
     uint32_t ranks, rank;
-    bool by_rows;      // sequence_parallel
-    layer_cut *layers; // [layer_count], by the attribute `layer`
+    bool by_rows;         // sequence_parallel
+    uint32_t best_logits; // 0: all are gathered
+    layer_cut *layers;    // [layer_count], by the attribute `layer`
     uint32_t layer_count;
     part *parts;          // [values] of the graph as it came
     ps_value_id *instead; // [values] who is read in place of a value
@@ -282,9 +283,9 @@ static ps_status add_collective(sharder *s, const ps_node *writer, ps_op op, uin
 {
     ps_graph *graph = s->graph;
     const ps_value_id from = writer->output;
+    const bool by_columns = op == PS_OP_ALL_GATHER || op == PS_OP_ALL_GATHER_BEST;
     ps_value whole = graph->values[from];
-    whole.name = ps_arena_printf(graph->arena, "%s.%s", whole.name,
-                                 op == PS_OP_ALL_GATHER ? "all" : "sum");
+    whole.name = ps_arena_printf(graph->arena, "%s.%s", whole.name, by_columns ? "all" : "sum");
     whole.columns = columns;
     whole.row_kind = op == PS_OP_REDUCE_SCATTER ? PS_ROWS_OWN : whole.row_kind;
     if (whole.name == NULL) {
@@ -298,7 +299,8 @@ static ps_status add_collective(sharder *s, const ps_node *writer, ps_op op, uin
                           .inputs = {from},
                           .output = s->instead[from],
                           .attributes = {.layer = writer->attributes.layer,
-                                         .unit = op == PS_OP_ALL_GATHER ? PS_GROUP_ROWS : 0,
+                                         .unit = by_columns ? PS_GROUP_ROWS : 0,
+                                         .top_k = op == PS_OP_ALL_GATHER_BEST ? s->best_logits : 0,
                                          .ranks = s->ranks,
                                          .rank = s->rank}});
 }
@@ -381,6 +383,14 @@ static ps_op sum_op(const sharder *s, const ps_value *value)
                : PS_OP_ALL_REDUCE;
 }
 
+// How logits are gathered: the best, a number and an id each, where that is less than all.
+static ps_op logits_op(const sharder *s)
+{
+    return s->best_logits > 0 && (uint64_t)s->best_logits * 2 * s->ranks < s->graph->vocabulary
+               ? PS_OP_ALL_GATHER_BEST
+               : PS_OP_ALL_GATHER;
+}
+
 // Experts' parts of a sum are summed over experts first.
 static bool ends_a_sum(const sharder *s, const ps_node *node)
 {
@@ -403,7 +413,7 @@ static ps_status add_node(sharder *s, ps_node node)
     }
     if (node.output != PS_NO_VALUE && s->graph->values[node.output].is_output &&
         s->parts[node.output].is_cut) {
-        return add_collective(s, &node, PS_OP_ALL_GATHER, s->graph->vocabulary);
+        return add_collective(s, &node, logits_op(s), s->graph->vocabulary);
     }
     return PS_OK;
 }
@@ -451,7 +461,8 @@ ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options)
     sharder s = {.graph = graph,
                  .ranks = options->ranks,
                  .rank = options->rank,
-                 .by_rows = options->sequence_parallel};
+                 .by_rows = options->sequence_parallel,
+                 .best_logits = options->best_logits};
     PS_TRY(note_layers(&s));
     PS_TRY(check_ranks(&s));
     return shard(&s);

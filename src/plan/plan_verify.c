@@ -328,6 +328,7 @@ static ps_status check_operator(const ps_plan_check *check, const ps_plan_step *
         return check_collective(check->plan, step);
     case PS_OP_ALL_REDUCE:
     case PS_OP_ALL_GATHER:
+    case PS_OP_ALL_GATHER_BEST:
     case PS_OP_REDUCE_SCATTER:
     case PS_OP_ALL_GATHER_ROWS:
         return check_collective(check->plan, step);

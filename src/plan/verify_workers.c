@@ -27,6 +27,7 @@ static bool can_split(ps_op op, ps_split split)
         return split == PS_SPLIT_UNITS;
     case PS_OP_ALL_REDUCE:
     case PS_OP_ALL_GATHER:
+    case PS_OP_ALL_GATHER_BEST:
     case PS_OP_REDUCE_SCATTER:
     case PS_OP_ALL_GATHER_ROWS:
         return split == PS_SPLIT_ONE;

@@ -123,8 +123,28 @@ def test_the_same_answer():
         assert tokens(golden(name), "--tp", "2", "--sequence-parallel") == tokens(golden(name), "--tp", "2"), name
 
 
+def test_the_best_logits_alone_give_the_same_tokens():
+    same = (("--repeat-penalty", "1", "--repeat-last-n", "8"), ("--sequence-parallel",), ("--logit-bias", "5+0"))  # the last asks for all
+    for sampling in (("--temp", "0"), ("--seed", "5"), ("--seed", "6", "--top-k", "9", "--temp", "2", "--top-p", "0.9", "--min-p", "0")):
+        for name, ranks in ((MODEL, "3"), (golden("gemma3-q8_0"), "2")):
+            def answer(*more):
+                return document("run", name, "-p", "abc", "--raw", "-n", "30", "--tp", ranks, *sampling, *more)["tokens"]
+            first = answer()
+            for more in same:
+                assert answer(*more) == first, (name, sampling, more)
+    for flags, says in (((), "40 best"), (("--temp", "0"), "1 best"), (("--ignore-eos",), None), (("--top-k", "0"), None),
+                        (("--presence-penalty", "0.5"), None), (("--top-k", "100"), None), (("--tp", "1"), None)):
+        shown = run("run", MODEL, "-p", "abc", "-n", "2", "--tp", "2", *flags, "--stats").stderr.decode()
+        lines = [line for line in shown.splitlines() if line.startswith("logits")]
+        assert len(lines) == (says is not None) and (says is None or says in lines[0]), (flags, shown)
+    rows = document("bench", MODEL, "-p", "0", "-n", "4", "-r", "1", "--no-ceiling", "--tp", "2", "--compare", "off,auto")
+    assert [row["best_logits"] for row in rows] == [1, 1], rows
+    steps = document("plan", MODEL, "--tp", "2", "--no-measure")["steps"]
+    assert steps[-1]["op"] == "all_gather_best", steps[-1]
+
+
 def test_sequence_parallel():
-    for ranks, collectives in (("1", set()), ("2", {"reduce_scatter", "all_gather_rows", "all_gather"})):
+    for ranks, collectives in (("1", set()), ("2", {"reduce_scatter", "all_gather_rows", "all_gather_best"})):
         steps = document("plan", MODEL, "--tp", ranks, "--sequence-parallel", "--no-measure")["steps"]
         assert {step["op"] for step in steps if step["stream"] == 1} == collectives, (ranks, steps)
     own = [step for step in steps if step["output"] and step["output"]["shape"][0] == "1O"]

@@ -17,7 +17,7 @@ typedef struct fault {
 static const fault FAULTS[] = {
     // syntax and names
     {"= rms_norm %q,", "= rms_nrom %q,",
-     "line 71: 'rms_nrom' is not a kind of value or an operator; the nearest is 'rms_norm'"},
+     "line 72: 'rms_nrom' is not a kind of value or an operator; the nearest is 'rms_norm'"},
     {"= weight F32 [8, 256]", "= wieght F32 [8, 256]", "the nearest is 'weight'"},
     {"vocabulary 1000", "vocabluary 1000",
      "line 2: 'vocabluary' is not a heading or an operator; the nearest is 'vocabulary'"},
@@ -308,6 +308,14 @@ static const fault FAULTS[] = {
      "rank 3, 0 to 1"},
     {"= all_gather %capped", "= all_gather %sum", "'sum' has 256 columns, 496"},
 
+    // the best logits
+    {"all_gather_best %capped {unit=16 top_k=3 ", "all_gather_best %capped {unit=16 ",
+     "all_gather_best to 'best': top_k 0, 1 to 1000 would be right"},
+    {"all_gather_best %capped {unit=16 top_k=3 ", "all_gather_best %capped {unit=16 top_k=1001 ",
+     "top_k 1001, 1 to 1000"},
+    {"all_gather_best %capped {unit=16 top_k=3 ", "all_gather_best %capped {unit=64 top_k=3 ",
+     "'capped' has 496 columns, 512 would be right"},
+
     // own rows
     {"= reduce_scatter %es {ranks=2}", "= reduce_scatter %es",
      "reduce_scatter to 'es.sum': ranks 0"},
@@ -531,11 +539,11 @@ static void make_few_experts(ps_graph *graph)
 static const memory_fault MEMORY_FAULTS[] = {
     {make_renamed, "value 'hh': another value has this name, or it was renamed"},
     {make_twins, "value 'n2': another value has this name"},
-    {make_bad_operator, "node 3: operator 28 is unknown"},
-    {make_bad_input, "operand 1 is value 59 of 59"},
-    {make_no_input, "operand 1 is value 4294967295 of 59"},
-    {make_bad_output, "output is value 59 of 59"},
-    {make_bad_base, "view of value 59 of 59"},
+    {make_bad_operator, "node 3: operator 29 is unknown"},
+    {make_bad_input, "operand 1 is value 60 of 60"},
+    {make_no_input, "operand 1 is value 4294967295 of 60"},
+    {make_bad_output, "output is value 60 of 60"},
+    {make_bad_base, "view of value 60 of 60"},
     {make_own_view, "view of 'q', which is no activation with its own storage"},
     {make_weight_view, "value 'norm': only activations are views"},
     {make_bad_dtype, "dtype 13 is unknown"},

@@ -193,6 +193,7 @@ static ps_status try_plan(ps_gen *gen, ps_arena *arena, ps_plan **out)
     options.prefetch = (ps_prefetch_policy)pick(gen, 0, PS_PREFETCH_POLICY_COUNT - 1);
     options.comm_schedule = (ps_comm_schedule)pick(gen, 0, PS_COMM_SCHEDULE_COUNT - 1);
     options.sequence_parallel = options.comm_schedule != PS_COMM_FUSED && pick(gen, 0, 1) == 1;
+    options.best_logits = pick(gen, 0, 60);
     return ps_passes_run(&graph, &options, out);
 }
 

@@ -68,6 +68,22 @@ static void test_shard_by_rows(void **state)
     free(text);
 }
 
+static void test_shard_best_logits(void **state)
+{
+    (void)state;
+    ps_pass_options options = PS_TEST_DECODE;
+    options.ranks = 2;
+    options.rank = 1;
+    options.best_logits = 127;
+    expect_with("shard_best", shard, options);
+    options.best_logits = 128;
+    expect_with("shard_best_not", shard, options);
+    options.best_logits = UINT32_MAX;
+    expect_with("shard_best_not", shard, options);
+    options.best_logits = 0;
+    expect_with("shard_best_not", shard, options);
+}
+
 static void test_fuse(void **state)
 {
     (void)state;
@@ -94,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shard),
         cmocka_unit_test(test_shard_by_rows),
+        cmocka_unit_test(test_shard_best_logits),
         cmocka_unit_test(test_fuse),
         cmocka_unit_test(test_window),
     };

@@ -392,6 +392,11 @@ static fault ROWS_FAULTS[] = {
     {"add to 'r': reads 'd.sum' before the collective", "split=all join=1", "split=all"},
     {"gate_up to 'h2.q8': reads 'n2.all.q8' before the collective", "split=columns join=2",
      "split=columns"},
+    {"all_gather_best to 'logits.all': top_k 513, 1 to 512", "top_k=4", "top_k=513"},
+    {"all_gather_best to 'logits.all': cannot be split by all",
+     "split=one stream=1 predicted_ns=10564", "split=all stream=1 predicted_ns=10564"},
+    {"all_gather_best to 'logits.all': is of rank 0 of 2", "top_k=4 ranks=2 rank=1",
+     "top_k=4 ranks=2"},
     // Two rows of 256 bytes, and not one byte less.
     {"'r' and 'r2' share bytes while both are needed",
      "%r2 = activation F32 [O, 64] private offset_bytes=512",
@@ -697,7 +702,7 @@ typedef struct memory_fault {
 } memory_fault;
 
 static const memory_fault MEMORY_FAULTS[] = {
-    {make_bad_operator, "step 3 to 'qkv': operator 28 is unknown"},
+    {make_bad_operator, "step 3 to 'qkv': operator 29 is unknown"},
     {make_bad_input, "step 3, linear to 'qkv': operand 1 is value 55 of 55"},
     {make_many_inputs, "5 operands, 2 to 4"},
     {make_bad_output, "step 3, linear: output is value 55 of 55"},
