@@ -219,6 +219,12 @@ typedef struct ps_session_options {
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
+    // Ranks share norms and the residual stream by rows: reduce_scatter and all_gather in place of
+    // all_reduce. The same bits; no effect with one rank. Not with PS_COMM_FUSED.
+    bool sequence_parallel;
+    // Of each row's logits, how many of the best are wanted (ps_sampler_best_logits); 0: all. Ranks
+    // then need not send the others, which become -INFINITY. No effect with one rank.
+    uint32_t best_logits;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -228,9 +234,9 @@ typedef struct ps_session_options {
 
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
-//               though the model's heads are no multiple of 32 values. Or plan_file is none, or is
-//               one for another model, machine, number of threads, bucket or KV types: the message
-//               says what differs
+//               though the model's heads are no multiple of 32 values. Or sequence_parallel with
+//               PS_COMM_FUSED. Or plan_file is none, or is one for another model, machine, number
+//               of threads, bucket or KV types: the message says what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
 // PS_NOT_FOUND, PS_IO  plan_file cannot be read
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences
@@ -243,6 +249,7 @@ typedef struct ps_session_info {
     uint64_t kv_bytes;          // address space of the KV pool; pages are taken as tokens arrive
     uint64_t workspace_bytes;   // the same of the workspaces
     uint32_t barriers_per_step; // of a decode step
+    uint32_t best_logits;       // of a row, that each rank sends; 0: all, or there is one rank
 } ps_session_info;
 PS_API void ps_session_get_info(const ps_session *session, ps_session_info *out);
 
@@ -280,7 +287,8 @@ PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *
                                              uint32_t count);
 
 // Logits of the last step's index-th row that wanted them, f32 [vocabulary]; may be changed by the
-// caller; valid until the next step.
+// caller; valid until the next step. Where the session was made for best_logits only, others may be
+// -INFINITY; a NaN or +INFINITY among them shows as a NaN.
 PS_API float *ps_session_logits(ps_session *session, uint32_t index);
 
 // Appends tokens to one sequence in steps of at most batch_rows; the last one's logits are at index
@@ -379,6 +387,11 @@ PS_API ps_sampler_options ps_sampler_defaults(void);
 
 typedef struct ps_sampler ps_sampler;
 
+// How many of a row's best logits such a sampler looks at, so that it picks the same token without
+// the others: 1 where it takes the best, top_k where it chooses among those. 0: all of them,
+// because of biases, penalties, or top_k 0.
+PS_API uint32_t ps_sampler_best_logits(const ps_sampler_options *options);
+
 // PS_INVALID: an option is out of range; the message names it and the range.
 PS_API PS_MUST_USE ps_status ps_sampler_create(const ps_model *model,
                                                const ps_sampler_options *options, ps_sampler **out);
@@ -414,6 +427,8 @@ typedef struct ps_plan_options {
     const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
+    bool sequence_parallel; // as of a session
+    uint32_t best_logits;   // as of a session
 } ps_plan_options;
 
 // Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of

@@ -35,6 +35,13 @@ const char *ps_site_name(ps_site site)
     return SITES[site];
 }
 
+const char *ps_rows_name(ps_rows rows)
+{
+    static const char *const NAMES[PS_ROWS_COUNT] = {"T", "L", "O"};
+    ps_assert((unsigned)rows < PS_ROWS_COUNT);
+    return NAMES[rows];
+}
+
 const char *ps_reason_name(ps_reason reason)
 {
     static const char *const REASONS[] = {

@@ -36,12 +36,16 @@ typedef enum ps_value_kind {
     PS_VALUE_ACTIVATION, // lives in the workspace
 } ps_value_kind;
 
-// The rows of an activation: `multiplier` times the rows of the step (T), or those that want logits
-// (L).
+// The rows of an activation: `multiplier` times the rows of the step (T), those that want logits
+// (L), or, where ranks share the rows of a step, this rank's own (O).
 typedef enum ps_rows {
     PS_ROWS_STEP,
     PS_ROWS_LOGITS,
+    PS_ROWS_OWN,
+    PS_ROWS_COUNT,
 } ps_rows;
+
+const char *ps_rows_name(ps_rows rows); // "T", "L", "O"
 
 // The consumer that a linear or an attention is, by the name users give it (DESIGN section 2,
 // "site").

@@ -22,6 +22,15 @@ void ps_share_columns(uint32_t columns, uint32_t unit, uint32_t rank, uint32_t r
     *end = (uint32_t)(last < columns ? last : columns);
 }
 
+void ps_share_rows(uint32_t rows, uint32_t rank, uint32_t ranks, uint32_t *begin, uint32_t *end)
+{
+    const uint32_t parts = ranks == 0 ? 1 : ranks;
+    const uint32_t least = rows / parts;
+    const uint32_t more = rows % parts; // ranks with one row more
+    *begin = least * rank + (rank < more ? rank : more);
+    *end = *begin + least + (rank < more);
+}
+
 static ps_status check_head_dim(uint32_t head_dim)
 {
     return head_dim > 0 && head_dim <= PS_HEAD_DIM_MAX && head_dim % PS_HEAD_DIM_UNIT == 0
@@ -101,7 +110,7 @@ static ps_status check_activation(const ps_value *value, const ps_value *base)
         return ps_fail(PS_INVALID, "activation is %s, F32 or q8_row would be right",
                        ps_dtype_get(value->dtype)->name);
     }
-    if (value->row_kind != PS_ROWS_STEP && value->row_kind != PS_ROWS_LOGITS) {
+    if ((unsigned)value->row_kind >= PS_ROWS_COUNT) {
         return ps_fail(PS_INVALID, "row kind %d is unknown", (int)value->row_kind);
     }
     PS_TRY(ps_range_check("row multiplier", value->row_multiplier, 1, PS_EXPERTS_MAX));
@@ -217,8 +226,8 @@ static ps_status check_rows(const ps_value *value, ps_rows kind, uint32_t multip
         return PS_OK;
     }
     return ps_fail(PS_INVALID, "'%s' has %u%s rows, %u%s would be right", value->name,
-                   value->row_multiplier, value->row_kind == PS_ROWS_STEP ? "T" : "L", multiplier,
-                   kind == PS_ROWS_STEP ? "T" : "L");
+                   value->row_multiplier, ps_rows_name(value->row_kind), multiplier,
+                   ps_rows_name(kind));
 }
 
 static ps_status check_step_rows(const ps_value *value)
@@ -585,6 +594,39 @@ static ps_status check_all_gather(const operands *o)
     return check_rows_like(o->out, o->in[0]);
 }
 
+static ps_status check_all_gather_best(const operands *o)
+{
+    PS_TRY(ps_range_check("top_k", o->attributes->top_k, 1, o->out->columns));
+    return check_all_gather(o);
+}
+
+static ps_status check_own_rows(const operands *o)
+{
+    PS_TRY(check_step_rows(o->in[0]));
+    PS_TRY(check_rows(o->out, PS_ROWS_OWN, 1));
+    return check_columns(o->out, o->in[0]->columns);
+}
+
+static ps_status check_reduce_scatter(const operands *o)
+{
+    PS_TRY(check_ranks(o->attributes));
+    return check_own_rows(o);
+}
+
+static ps_status check_all_gather_rows(const operands *o)
+{
+    const ps_rows kind = o->out->row_kind == PS_ROWS_LOGITS ? PS_ROWS_LOGITS : PS_ROWS_STEP;
+    PS_TRY(check_ranks(o->attributes));
+    PS_TRY(check_rows(o->in[0], PS_ROWS_OWN, 1));
+    PS_TRY(check_rows(o->out, kind, 1));
+    PS_TRY(check_columns(o->out, o->in[0]->columns));
+    return o->out->dtype == o->in[0]->dtype
+               ? PS_OK
+               : ps_fail(PS_INVALID, "'%s' is %s, %s as '%s' would be right", o->out->name,
+                         ps_dtype_get(o->out->dtype)->name, ps_dtype_get(o->in[0]->dtype)->name,
+                         o->in[0]->name);
+}
+
 // What it moves is only ever read.
 static ps_status check_prefetch(const operands *o)
 {
@@ -622,6 +664,10 @@ static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_ALL_REDUCE] = {{ROW}, ROW, check_all_reduce},
     [PS_OP_LINEAR_ALL_REDUCE] = {{ROW_Q, MATRIX}, ROW, check_linear_all_reduce},
     [PS_OP_ALL_GATHER] = {{ROW}, ROW, check_all_gather},
+    [PS_OP_ALL_GATHER_BEST] = {{ROW}, ROW, check_all_gather_best},
+    [PS_OP_OWN_ROWS] = {{ROW}, ROW, check_own_rows},
+    [PS_OP_REDUCE_SCATTER] = {{ROW}, ROW, check_reduce_scatter},
+    [PS_OP_ALL_GATHER_ROWS] = {{ROW_Q}, ROW_Q, check_all_gather_rows},
     [PS_OP_PREFETCH] = {{STORED}, NONE, check_prefetch},
     [PS_OP_EXPERT_SUM] = {{ROW, ROW}, ROW, check_expert_sum},
 };

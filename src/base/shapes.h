@@ -45,6 +45,11 @@ PS_MUST_USE ps_status ps_operands_check(ps_op op, const ps_op_attributes *attrib
 void ps_share_columns(uint32_t columns, uint32_t unit, uint32_t rank, uint32_t ranks,
                       uint32_t *begin, uint32_t *end);
 
+// The rows [*begin, *end) of `rows` that are those of rank `rank` of `ranks`; 0 ranks are one. The
+// first ranks have one more where they cannot be shared evenly, so that no rank has fewer of more
+// rows; some have none of a few.
+void ps_share_rows(uint32_t rows, uint32_t rank, uint32_t ranks, uint32_t *begin, uint32_t *end);
+
 // A head has a multiple of 8 columns, 512 at most: what the attention kernels do.
 #define PS_HEAD_DIM_UNIT 8u
 #define PS_HEAD_DIM_MAX 512u

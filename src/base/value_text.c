@@ -45,8 +45,7 @@ static ps_status print_activation(const ps_value *value, const char *base_name, 
     if (value->row_multiplier != 1) {
         PS_TRY(ps_buffer_printf(out, "%u", value->row_multiplier));
     }
-    PS_TRY(ps_buffer_printf(out, "%s, %u]", value->row_kind == PS_ROWS_STEP ? "T" : "L",
-                            value->columns));
+    PS_TRY(ps_buffer_printf(out, "%s, %u]", ps_rows_name(value->row_kind), value->columns));
     if (value->alias_of != PS_NO_VALUE) {
         PS_TRY(ps_buffer_printf(out, " {of="));
         PS_TRY(print_name(base_name, out));
@@ -190,7 +189,10 @@ static ps_status parse_view(ps_scan *scan, const ps_names *names, ps_value *valu
 // "[8T, columns]", then a view, then "output"
 static ps_status parse_activation(ps_scan *scan, const ps_names *names, ps_value *value)
 {
-    static const char *const ROWS[] = {[PS_ROWS_STEP] = "T", [PS_ROWS_LOGITS] = "L"};
+    const char *kinds[PS_ROWS_COUNT] = {0};
+    for (uint32_t i = 0; i < PS_ROWS_COUNT; i++) {
+        kinds[i] = ps_rows_name((ps_rows)i);
+    }
     value->row_multiplier = 1;
     PS_TRY(ps_scan_mark(scan, '['));
     const char next = ps_scan_peek(scan);
@@ -198,7 +200,7 @@ static ps_status parse_activation(ps_scan *scan, const ps_names *names, ps_value
         PS_TRY(ps_scan_u32(scan, UINT32_MAX, &value->row_multiplier));
     }
     uint32_t rows = 0;
-    PS_TRY(ps_scan_choice(scan, "a kind of rows", ROWS, 2, &rows));
+    PS_TRY(ps_scan_choice(scan, "a kind of rows", kinds, PS_ROWS_COUNT, &rows));
     value->row_kind = (ps_rows)rows;
     PS_TRY(ps_scan_mark(scan, ','));
     PS_TRY(ps_scan_u32(scan, UINT32_MAX, &value->columns));

@@ -36,6 +36,7 @@ typedef struct bench_row {
     double gbs;                                // the same; 0: not known
     double ceiling_gbs;                        // the same, and any with --ops
     uint32_t barriers;                         // of a step of decoding; tests of decoding alone
+    uint32_t best_logits;                      // that each rank sends of a row; 0: all
     uint64_t picked;                           // hash of the best token of each step
     double ratio, ratio_lowest, ratio_highest; // to the first policy compared; 0: none
 } bench_row;
@@ -279,6 +280,7 @@ static ps_status prepare_side(bench *b, const bench_test *test, bool has_ceiling
     b->side->row.gbs = 0;
     b->side->row.ceiling_gbs = 0;
     b->side->row.barriers = session.barriers_per_step;
+    b->side->row.best_logits = session.best_logits;
     PS_TRY(open_sequences(b, test));
     PS_TRY(warm_up(b, test));
     b->side->row.picked = 0;
@@ -566,6 +568,7 @@ static void add_json(bench *b)
     ps_json_integer(json, "n_gen", row->test.generate);
     ps_json_integer(json, "n_depth", row->test.depth);
     ps_json_integer(json, "n_parallel", row->test.sequences);
+    ps_json_integer(json, "best_logits", row->best_logits);
     ps_json_number(json, "avg_ts", row->mean);
     ps_json_number(json, "stddev_ts", row->deviation);
     add_samples(b, "samples_ts", row->tokens_per_s);
@@ -656,6 +659,7 @@ static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t seq
         options.sequences = sequences;
         options.prefetch = b->sides[s].what.prefetch;
         options.comm_schedule = b->sides[s].what.comm_schedule;
+        options.best_logits = 1; // policies are compared by the best token
         PS_TRY(ps_session_create(b->model, &options, &b->sides[s].session));
     }
     return PS_OK;

@@ -89,15 +89,21 @@ static ps_status print_json(const ps_model *model, size_t prompt_count, const ps
     return ps_json_print(&json);
 }
 
-static ps_status print_stats(ps_model *model, size_t prompt_count, const ps_answer *answer)
+static ps_status print_stats(ps_model *model, const ps_session *session, size_t prompt_count,
+                             const ps_answer *answer)
 {
     ps_model_info info;
+    ps_session_info of_session;
+    ps_session_get_info(session, &of_session);
     ps_model_get_info(model, &info);
     (void)fflush(stdout);
     (void)fprintf(stderr, "%sload      %10.1f ms   %u threads, %s\n",
                   answer->text.length > 0 ? "\n" : "", info.load_ms, info.threads, info.isa);
     (void)fprintf(stderr, "prompt    %10zu tok  %10.1f tok/s\n", prompt_count,
                   rate((double)prompt_count, answer->prompt_s));
+    if (of_session.best_logits > 0) {
+        (void)fprintf(stderr, "logits    %10u best of each rank\n", of_session.best_logits);
+    }
     if (answer->decode_steps == 0) {
         return PS_OK;
     }
@@ -113,17 +119,17 @@ static ps_status print_stats(ps_model *model, size_t prompt_count, const ps_answ
     return PS_OK;
 }
 
-static ps_status print_result(const ps_cli_options *options, ps_model *model, size_t prompt_count,
-                              const ps_answer *answer)
+static ps_status print_result(const ps_cli_options *options, const ps_cli_chat *chat,
+                              size_t prompt_count, const ps_answer *answer)
 {
     const bool is_cancelled = ps_cli_interrupt_take();
     if (options->json) {
-        PS_TRY(print_json(model, prompt_count, answer));
+        PS_TRY(print_json(chat->model, prompt_count, answer));
     } else if (isatty(STDOUT_FILENO)) {
         (void)putchar('\n');
     }
     if (options->stats && !is_cancelled) {
-        PS_TRY(print_stats(model, prompt_count, answer));
+        PS_TRY(print_stats(chat->model, chat->session, prompt_count, answer));
     }
     return is_cancelled ? PS_CANCELLED : PS_OK;
 }
@@ -148,7 +154,7 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
     ps_status status = ps_answer_generate(&task, &answer);
     if (status == PS_OK) {
-        status = print_result(options, chat->model, count, &answer);
+        status = print_result(options, chat, count, &answer);
     }
     if (options->stats && status == PS_OK) {
         ps_cli_prefetch_print(chat->session, stderr);
@@ -215,7 +221,10 @@ static ps_status make_sampler(const ps_cli_options *options, const ps_model *mod
 ps_status ps_cli_run(const ps_cli_options *options)
 {
     ps_cli_chat chat = {.options = options};
-    const ps_session_options session_options = ps_cli_session_options(options);
+    ps_session_options session_options = ps_cli_session_options(options);
+    // --ignore-eos is a bias.
+    session_options.best_logits = options->ignore_eos ? 0
+                                                      : ps_sampler_best_logits(&options->sampler);
     ps_status status = ps_cli_model_open(options, options->threads, &chat.model);
     if (status == PS_OK) {
         status = make_sampler(options, chat.model, &chat.sampler);

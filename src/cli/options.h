@@ -56,7 +56,8 @@ typedef struct ps_cli_options {
     const char *trace;                    // file
     const char *machine;                  // file
     uint32_t ranks_sim;
-    uint32_t comm_schedule;     // ps_comm_schedule
+    uint32_t comm_schedule; // ps_comm_schedule
+    bool sequence_parallel;
     uint32_t prefetch;          // ps_prefetch_policy
     ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
     ps_sampler_options sampler; // its biases are `biases`

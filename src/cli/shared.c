@@ -160,6 +160,7 @@ ps_session_options ps_cli_session_options(const ps_cli_options *options)
                                 .plan_file = options->plan_file,
                                 .prefetch = (ps_prefetch_policy)options->prefetch,
                                 .comm_schedule = (ps_comm_schedule)options->comm_schedule,
+                                .sequence_parallel = options->sequence_parallel,
                                 .k_type = (ps_kv_type)options->k_type,
                                 .v_type = (ps_kv_type)options->v_type};
 }
@@ -175,6 +176,8 @@ ps_plan_options ps_cli_plan_options(const ps_cli_options *options)
                              .machine_file = options->machine,
                              .prefetch = (ps_prefetch_policy)options->prefetch,
                              .comm_schedule = (ps_comm_schedule)options->comm_schedule,
+                             .sequence_parallel = options->sequence_parallel,
+                             .best_logits = ps_sampler_best_logits(&options->sampler),
                              .k_type = (ps_kv_type)options->k_type,
                              .v_type = (ps_kv_type)options->v_type};
 }

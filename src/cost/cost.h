@@ -2,6 +2,7 @@
 #ifndef PS_COST_H
 #define PS_COST_H
 
+#include "base/ops.h"
 #include "hw/machine.h"
 
 // What an operator does, all workers together.
@@ -18,6 +19,12 @@ uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work);
 
 // Nanoseconds of a collective in which each rank sends so many bytes: latency + bytes / bandwidth.
 uint64_t ps_cost_collective_ns(const ps_machine *machine, uint64_t bytes);
+
+// Bytes that a rank sends to others or receives of them, where a collective makes `rows` rows of
+// `row_bytes` whole: all of an all_reduce or an all_gather of columns; where ranks have their own
+// rows, the others' rows; of the best logits, a number and an id each.
+uint64_t ps_cost_moved_bytes(ps_op op, const ps_op_attributes *attributes, uint32_t rows,
+                             uint64_t row_bytes);
 
 // Nanoseconds of work whose result is sent in chunks: while one is under way, the next is computed.
 uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint64_t bytes,

@@ -32,9 +32,8 @@ static json_t *value_json(const ps_plan *plan, uint32_t id)
         }
         (void)json_array_append_new(shape, json_integer(value->rows));
     } else if (value->kind == PS_VALUE_ACTIVATION) {
-        (void)json_array_append_new(shape,
-                                    json_sprintf("%u%s", value->row_multiplier,
-                                                 value->row_kind == PS_ROWS_LOGITS ? "L" : "T"));
+        (void)json_array_append_new(
+            shape, json_sprintf("%u%s", value->row_multiplier, ps_rows_name(value->row_kind)));
     }
     (void)json_array_append_new(shape, json_integer(value->columns));
     return json_pack("{s:s, s:s, s:s, s:o}", "name", value->name, "kind", KINDS[value->kind],
@@ -272,6 +271,7 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     }
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
+    PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
     if (machine->threads == 0) {
         PS_TRY(describe_machine(options, machine));
     }
@@ -283,7 +283,9 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
                                   .machine = machine,
                                   .ranks = options->ranks,
                                   .prefetch = options->prefetch,
-                                  .comm_schedule = options->comm_schedule};
+                                  .comm_schedule = options->comm_schedule,
+                                  .sequence_parallel = options->sequence_parallel,
+                                  .best_logits = options->best_logits};
     return ps_engine_make_plan(config, file, &pass, arena, out);
 }
 

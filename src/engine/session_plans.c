@@ -72,6 +72,8 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .machine = machine,
                              .prefetch = options->prefetch,
                              .comm_schedule = options->comm_schedule,
+                             .sequence_parallel = options->sequence_parallel,
+                             .best_logits = options->best_logits,
                              .ranks = ps_ranks_size(ranks),
                              .rank = ps_ranks_rank(ranks)};
 }

@@ -22,6 +22,9 @@ typedef enum ps_plan_source {
 // PS_INVALID: there is no such type.
 PS_MUST_USE ps_status ps_kv_type_check(ps_kv_type type);
 
+// PS_INVALID: sums cannot be made both ways.
+PS_MUST_USE ps_status ps_sums_check(ps_comm_schedule schedule, bool sequence_parallel);
+
 // The number format of a type that is there.
 ps_dtype ps_kv_type_dtype(ps_kv_type type);
 

@@ -40,6 +40,15 @@ ps_status ps_kv_type_check(ps_kv_type type)
                          PS_KV_F16, PS_KV_Q8_0);
 }
 
+ps_status ps_sums_check(ps_comm_schedule schedule, bool sequence_parallel)
+{
+    return schedule != PS_COMM_FUSED || !sequence_parallel
+               ? PS_OK
+               : ps_fail(PS_INVALID,
+                         "--comm-schedule fused with --sequence-parallel: chunks of rows are "
+                         "summed for all ranks alike; serial or auto would be right");
+}
+
 ps_status ps_session_options_complete(const ps_model_config *config, ps_session_options *options)
 {
     const uint32_t longest = config->context_tokens;
@@ -71,6 +80,7 @@ ps_status ps_session_options_complete(const ps_model_config *config, ps_session_
         return ps_fail(PS_INVALID, "prefetch policy %d with schedule %d: there is no such",
                        (int)options->prefetch, (int)options->comm_schedule);
     }
+    PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
     const uint64_t blocks = ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
     if (options->context_tokens > PS_PLAN_CONTEXT_MAX) {
         return ps_fail(PS_INVALID, "a context of %u tokens: at most %u would be right",

@@ -182,7 +182,8 @@ static inline float *ps_row_f32(const ps_walk *walk, const ps_operand *operand, 
 
 static inline uint32_t ps_operand_rows(const ps_walk *walk, const ps_operand *operand)
 {
-    return ps_plan_rows(operand->value, walk->row_count, walk->logit_count);
+    return ps_plan_rows(walk->program->plan, &operand->value->is, walk->row_count,
+                        walk->logit_count);
 }
 
 // The rows [*begin, *end) of `count` that this worker computes in this step.

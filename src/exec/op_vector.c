@@ -177,6 +177,18 @@ void ps_exec_op_ROPE(const ps_walk *walk, const ps_bound_step *step)
     }
 }
 
+void ps_exec_op_OWN_ROWS(const ps_walk *walk, const ps_bound_step *step)
+{
+    uint32_t begin, end, own, own_end;
+    const ps_plan *plan = walk->program->plan;
+    ps_rows_of(walk, step, ps_operand_rows(walk, &step->output), &begin, &end);
+    ps_share_rows(walk->row_count, plan->rank, plan->ranks, &own, &own_end);
+    for (uint32_t r = begin; r < end; r++) {
+        memcpy(ps_row(walk, &step->output, r), ps_row(walk, &step->inputs[0], own + r),
+               step->output.columns * sizeof(float));
+    }
+}
+
 void ps_exec_op_SELECT_LOGITS(const ps_walk *walk, const ps_bound_step *step)
 {
     uint32_t begin, end;

@@ -21,7 +21,7 @@ static uint64_t rows_of(const player *p, const ps_plan_value *value)
 {
     const uint32_t logits = p->options->rows < p->plan->logits_max ? p->options->rows
                                                                    : p->plan->logits_max;
-    return ps_plan_rows(value, p->options->rows, logits);
+    return ps_plan_rows(p->plan, &value->is, p->options->rows, logits);
 }
 
 // Bytes of an operand that a step reads from memory.
@@ -143,8 +143,10 @@ static void wait_for_comm(player *p)
 static void start_comm(player *p, const ps_plan_step *step)
 {
     wait_for_comm(p);
-    const ps_plan_value *moved = &p->plan->values[step->output];
-    const double bytes = (double)rows_of(p, moved) * moved->is.columns * sizeof(float);
+    const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
+    const ps_plan_value *moved = &p->plan->values[whole];
+    const double bytes = (double)ps_cost_moved_bytes(
+        step->op, &step->attributes, (uint32_t)rows_of(p, moved), ps_plan_row_bytes(&moved->is));
     const uint32_t chunks = step->attributes.chunks == 0 ? 1 : step->attributes.chunks;
     const double chunk_ns = p->machine->comm_ns + bytes / chunks / p->machine->comm_gbs;
     const double start = p->now;

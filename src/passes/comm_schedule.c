@@ -47,9 +47,15 @@ static uint32_t choose_chunks(const ps_pass_options *options, const ps_value *we
     return best;
 }
 
+static bool is_serial(const ps_pass_options *options)
+{
+    return options->ranks <= 1 || options->comm_schedule == PS_COMM_SERIAL ||
+           options->sequence_parallel;
+}
+
 ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options *options)
 {
-    if (options->ranks <= 1 || options->comm_schedule == PS_COMM_SERIAL) {
+    if (is_serial(options)) {
         return PS_OK;
     }
     for (uint32_t i = 0; i < graph->node_count; i++) {
@@ -63,7 +69,7 @@ ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options *options)
 
 ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options)
 {
-    if (options->ranks <= 1 || options->comm_schedule == PS_COMM_SERIAL) {
+    if (is_serial(options)) {
         return PS_OK;
     }
     uint32_t kept = 0;

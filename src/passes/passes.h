@@ -20,6 +20,8 @@ typedef struct ps_pass_options {
     uint32_t rank;  // which of them the plan is for
     ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
+    bool sequence_parallel; // ranks share norms and the residual stream by rows
+    uint32_t best_logits;   // of each row, how many are wanted; 0: all
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -33,6 +35,13 @@ PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *
 // between blocks of its columns, logits between groups of the vocabulary; all_reduce and all_gather
 // where parts become whole. Weights become slices of their tensors (ps_value).
 //
+// Where best_logits of each row are enough, and a rank's best are fewer than its share, only those
+// are gathered (all_gather_best).
+//
+// With sequence_parallel, sums are made by reduce_scatter: norms and the residual stream between
+// two blocks are of a rank's own rows, and all_gather_rows makes them whole where a linear, the
+// router or the selection of logits needs all rows. The same bits. Never with fused sums.
+//
 // PS_UNSUPPORTED  more ranks than the model can be shared by; the message says how many would do
 PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options);
 
@@ -42,6 +51,7 @@ PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *opti
 //   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
 //              when only that is read
 //   norm_quantise   an rms_norm whose only reader is a quantise
+//   all_gather_rows   moves quantised rows where its result is only quantised: 11 bytes for 32
 PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options);
 
 // Labels what can hide traffic: vector operators.

@@ -50,8 +50,9 @@ static uint64_t time_bytes(const ps_graph *graph, const ps_pass_options *options
                            const ps_node *collective)
 {
     const ps_machine *machine = options->machine;
-    const ps_value *moved = &graph->values[collective->output];
-    const uint64_t bytes = options->rows_max * (uint64_t)moved->columns * sizeof(float);
+    const uint64_t bytes = ps_cost_moved_bytes(
+        collective->op, &collective->attributes, options->rows_max,
+        ps_plan_row_bytes(&graph->values[collective->output]));
     return (uint64_t)((double)ps_cost_collective_ns(machine, bytes) * machine->fill_gbs);
 }
 

@@ -24,8 +24,7 @@ typedef struct scheduler {
 
 static uint64_t rows_of(const scheduler *s, const ps_value *value)
 {
-    return ps_plan_rows(&(ps_plan_value){.is = *value}, s->options->rows_max,
-                        s->options->logits_max);
+    return ps_plan_rows(s->plan, value, s->options->rows_max, s->options->logits_max);
 }
 
 // ---- steps
@@ -279,13 +278,6 @@ static void place_barriers(scheduler *s)
 
 // ---- workspace
 
-static uint64_t row_bytes(const ps_value *value)
-{
-    return value->dtype == PS_DTYPE_Q8_ROW
-               ? ps_q8_row_bytes(value->columns)
-               : ps_round_up(value->columns * sizeof(float), PS_CACHE_LINE_BYTES);
-}
-
 // Lives are counted in steps for private values, and in barriers for shared ones: a worker may be
 // anywhere between two barriers while others are elsewhere between the same two.
 static ps_status place_values(scheduler *s, bool is_private, uint64_t *out_bytes)
@@ -309,7 +301,7 @@ static ps_status place_values(scheduler *s, bool is_private, uint64_t *out_bytes
         }
         if (step->output != PS_NO_VALUE && value_of(s, step->output)->is_private == is_private) {
             ps_plan_value *value = value_of(s, step->output);
-            value->row_bytes = row_bytes(&value->is);
+            value->row_bytes = ps_plan_row_bytes(&value->is);
             life_of[step->output] = count;
             lives[count++] = (ps_life){.value = step->output,
                                        .size_bytes = rows_of(s, &value->is) * value->row_bytes,
@@ -329,6 +321,15 @@ static ps_status place_values(scheduler *s, bool is_private, uint64_t *out_bytes
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+// Of a collective. Of a reduce_scatter it is the input that is whole.
+static uint64_t moved_bytes(const scheduler *s, const ps_plan_step *step)
+{
+    const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
+    const ps_value *value = &value_of(s, whole)->is;
+    return ps_cost_moved_bytes(step->op, &step->attributes, (uint32_t)rows_of(s, value),
+                               ps_plan_row_bytes(value));
 }
 
 // Bytes and operations of a step of the bucket's size; weights that a step does not read whole are
@@ -362,16 +363,16 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
             work.memory_bytes += s->small ? positions * ps_value_kv_bytes(input) : 0;
             work.f32_ops += rows * positions * q_columns * 2;
         } else if (input->kind == PS_VALUE_ACTIVATION) {
-            work.cache_bytes += rows_of(s, input) * row_bytes(input);
+            work.cache_bytes += rows_of(s, input) * ps_plan_row_bytes(input);
         }
     }
     work.memory_bytes += step->weight_bytes;
-    work.cache_bytes += output == NULL ? 0 : rows * row_bytes(output);
+    work.cache_bytes += output == NULL ? 0 : rows * ps_plan_row_bytes(output);
     work.cache_bytes *= step->split == PS_SPLIT_ALL ? workers
                                                     : 1; // all workers' rate, each does all
     const bool is_collective = output != NULL &&
                                (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
-    const uint64_t moved = is_collective ? rows * row_bytes(output) : 0;
+    const uint64_t moved = is_collective ? moved_bytes(s, step) : 0;
     const uint64_t work_ns = ps_cost_work_ns(machine, &work);
     const uint64_t all_ns = step->op == PS_OP_LINEAR_ALL_REDUCE
                                 ? ps_cost_fused_ns(machine, work_ns, moved, step->attributes.chunks)

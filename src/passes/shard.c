@@ -8,7 +8,10 @@
 //    a layer, and the logits, which are gathered.
 // 3. Attention is cut between query heads; a KV head is on every rank that has one of its query
 //    heads. Cuts stand at whole blocks of the weight that is cut by columns.
-// Norms, residuals, embedding and routers are on every rank.
+// Norms, residuals, embedding and routers are on every rank; or, with sequence_parallel (Reducing
+// Activation Recomputation, arXiv 2205.05198, section 4.2.2), norms and residuals from the first
+// sum on are of each rank's own rows, which a reduce_scatter gives and an all_gather_rows takes.
+// The embedding is looked up by all, so that the first layer waits for nobody.
 #include "passes/passes.h"
 
 #include "base/shapes.h"
@@ -34,10 +37,13 @@ typedef struct part {
 typedef struct sharder {
     ps_graph *graph;
     uint32_t ranks, rank;
-    layer_cut *layers; // [layer_count], by the attribute `layer`
+    bool by_rows;         // sequence_parallel
+    uint32_t best_logits; // 0: all are gathered
+    layer_cut *layers;    // [layer_count], by the attribute `layer`
     uint32_t layer_count;
     part *parts;          // [values] of the graph as it came
     ps_value_id *instead; // [values] who is read in place of a value
+    ps_value_id *other;   // [values] of own rows: its whole; of all: its own rows; PS_NO_VALUE
     uint32_t *readers;    // [values] nodes that read a weight
 } sharder;
 
@@ -277,10 +283,11 @@ static ps_status add_collective(sharder *s, const ps_node *writer, ps_op op, uin
 {
     ps_graph *graph = s->graph;
     const ps_value_id from = writer->output;
+    const bool by_columns = op == PS_OP_ALL_GATHER || op == PS_OP_ALL_GATHER_BEST;
     ps_value whole = graph->values[from];
-    whole.name = ps_arena_printf(graph->arena, "%s.%s", whole.name,
-                                 op == PS_OP_ALL_REDUCE ? "sum" : "all");
+    whole.name = ps_arena_printf(graph->arena, "%s.%s", whole.name, by_columns ? "all" : "sum");
     whole.columns = columns;
+    whole.row_kind = op == PS_OP_REDUCE_SCATTER ? PS_ROWS_OWN : whole.row_kind;
     if (whole.name == NULL) {
         return PS_NO_MEMORY;
     }
@@ -292,9 +299,96 @@ static ps_status add_collective(sharder *s, const ps_node *writer, ps_op op, uin
                           .inputs = {from},
                           .output = s->instead[from],
                           .attributes = {.layer = writer->attributes.layer,
-                                         .unit = op == PS_OP_ALL_GATHER ? PS_GROUP_ROWS : 0,
+                                         .unit = by_columns ? PS_GROUP_ROWS : 0,
+                                         .top_k = op == PS_OP_ALL_GATHER_BEST ? s->best_logits : 0,
                                          .ranks = s->ranks,
                                          .rank = s->rank}});
+}
+
+// ---- own rows
+
+// A value of own rows as all of them, or the other way around; made once.
+static ps_status convert(sharder *s, const ps_node *reader, ps_op op, ps_value_id *id)
+{
+    ps_graph *graph = s->graph;
+    const ps_value_id from = *id;
+    if (s->other[from] == PS_NO_VALUE) {
+        const bool is_own = op == PS_OP_OWN_ROWS;
+        ps_value to = graph->values[from];
+        to.name = ps_arena_printf(graph->arena, "%s.%s", to.name, is_own ? "own" : "all");
+        to.row_kind = is_own ? PS_ROWS_OWN : PS_ROWS_STEP;
+        if (to.name == NULL) {
+            return PS_NO_MEMORY;
+        }
+        PS_TRY(ps_graph_add_value(graph, &to, &s->other[from]));
+        PS_TRY(ps_graph_add_node(graph, &(ps_node){.op = op,
+                                                   .input_count = 1,
+                                                   .inputs = {from},
+                                                   .output = s->other[from],
+                                                   .attributes = {.layer = reader->attributes.layer,
+                                                                  .ranks = is_own ? 0 : s->ranks,
+                                                                  .rank = is_own ? 0 : s->rank}}));
+    }
+    *id = s->other[from];
+    return PS_OK;
+}
+
+static bool has_own_rows(const sharder *s, ps_value_id id)
+{
+    const ps_value *value = &s->graph->values[id];
+    return value->kind == PS_VALUE_ACTIVATION && value->row_kind == PS_ROWS_OWN;
+}
+
+// What works on each row of its operands alone, without weights that are cut.
+static bool works_by_row(ps_op op)
+{
+    return op == PS_OP_RMS_NORM || op == PS_OP_ADD || op == PS_OP_ADD_BIAS || op == PS_OP_SOFTCAP ||
+           op == PS_OP_ACT_MUL;
+}
+
+// A node with an operand of own rows does its work on them, or reads all rows.
+static ps_status fit_rows(sharder *s, ps_node *node)
+{
+    bool is_own = false;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        is_own |= has_own_rows(s, node->inputs[i]);
+    }
+    if (is_own && node->op == PS_OP_SELECT_LOGITS) {
+        node->op = PS_OP_ALL_GATHER_ROWS; // of those that want logits alone
+        node->attributes.ranks = s->ranks;
+        node->attributes.rank = s->rank;
+        return PS_OK;
+    }
+    const bool stays_own = is_own && works_by_row(node->op);
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const bool is_row = s->graph->values[node->inputs[i]].kind == PS_VALUE_ACTIVATION;
+        if (is_own && is_row && has_own_rows(s, node->inputs[i]) != stays_own) {
+            PS_TRY(convert(s, node, stays_own ? PS_OP_OWN_ROWS : PS_OP_ALL_GATHER_ROWS,
+                           &node->inputs[i]));
+        }
+    }
+    if (stays_own) {
+        s->graph->values[node->output].row_kind = PS_ROWS_OWN;
+    }
+    return PS_OK;
+}
+
+// ---- the pass
+
+// How a sum over the ranks is made.
+static ps_op sum_op(const sharder *s, const ps_value *value)
+{
+    return s->by_rows && value->row_kind == PS_ROWS_STEP && value->row_multiplier == 1
+               ? PS_OP_REDUCE_SCATTER
+               : PS_OP_ALL_REDUCE;
+}
+
+// How logits are gathered: the best, a number and an id each, where that is less than all.
+static ps_op logits_op(const sharder *s)
+{
+    return s->best_logits > 0 && (uint64_t)s->best_logits * 2 * s->ranks < s->graph->vocabulary
+               ? PS_OP_ALL_GATHER_BEST
+               : PS_OP_ALL_GATHER;
 }
 
 // Experts' parts of a sum are summed over experts first.
@@ -310,14 +404,16 @@ static ps_status add_node(sharder *s, ps_node node)
         const ps_value_id id = node.inputs[i];
         node.inputs[i] = s->instead[id];
     }
+    PS_TRY(fit_rows(s, &node));
     PS_TRY(cut_node(s, &node));
     PS_TRY(ps_graph_add_node(s->graph, &node));
     if (ends_a_sum(s, &node)) {
-        return add_collective(s, &node, PS_OP_ALL_REDUCE, s->graph->values[node.output].columns);
+        const ps_value *sum = &s->graph->values[node.output];
+        return add_collective(s, &node, sum_op(s, sum), sum->columns);
     }
     if (node.output != PS_NO_VALUE && s->graph->values[node.output].is_output &&
         s->parts[node.output].is_cut) {
-        return add_collective(s, &node, PS_OP_ALL_GATHER, s->graph->vocabulary);
+        return add_collective(s, &node, logits_op(s), s->graph->vocabulary);
     }
     return PS_OK;
 }
@@ -326,17 +422,21 @@ static ps_status shard(sharder *s)
 {
     ps_graph *graph = s->graph;
     const uint32_t count = graph->node_count;
-    // A collective, or a slice of a shared tensor, adds a value to a node at most.
-    const uint64_t values = graph->value_count + 2 * (uint64_t)count;
+    // To a node, a collective behind it and a slice of a shared tensor add a value each at most,
+    // and other rows of its operands two.
+    const uint64_t values = graph->value_count + 4 * (uint64_t)count;
     ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
     s->parts = PS_ARENA_NEW(graph->arena, part, values);
     s->instead = PS_ARENA_NEW(graph->arena, ps_value_id, values);
+    s->other = PS_ARENA_NEW(graph->arena, ps_value_id, values);
     s->readers = PS_ARENA_NEW(graph->arena, uint32_t, values);
-    if (old == NULL || s->parts == NULL || s->instead == NULL || s->readers == NULL) {
+    if (old == NULL || s->parts == NULL || s->instead == NULL || s->other == NULL ||
+        s->readers == NULL) {
         return PS_NO_MEMORY;
     }
     for (uint32_t i = 0; i < values; i++) {
         s->instead[i] = i;
+        s->other[i] = PS_NO_VALUE;
     }
     memcpy(old, graph->nodes, count * sizeof *old);
     for (uint32_t i = 0; i < count; i++) {
@@ -357,7 +457,12 @@ ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options)
         return PS_OK;
     }
     ps_assert(options->rank < options->ranks);
-    sharder s = {.graph = graph, .ranks = options->ranks, .rank = options->rank};
+    ps_assert(!options->sequence_parallel || options->comm_schedule != PS_COMM_FUSED);
+    sharder s = {.graph = graph,
+                 .ranks = options->ranks,
+                 .rank = options->rank,
+                 .by_rows = options->sequence_parallel,
+                 .best_logits = options->best_logits};
     PS_TRY(note_layers(&s));
     PS_TRY(check_ranks(&s));
     return shard(&s);

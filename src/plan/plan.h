@@ -10,6 +10,7 @@
 #define PS_PLAN_H
 
 #include "base/layout.h"
+#include "base/shapes.h"
 #include "base/value.h"
 
 #define PS_PLAN_VALUES_MAX 200000u
@@ -97,10 +98,25 @@ static inline void ps_plan_share(uint64_t count, uint32_t worker, uint32_t worke
     *end = count * (worker + 1) / workers;
 }
 
-// Rows of an activation in a step with `rows` rows, `logits` of which want logits.
-static inline uint32_t ps_plan_rows(const ps_plan_value *value, uint32_t rows, uint32_t logits)
+// Rows of an activation in a step with `rows` rows, `logits` of which want logits; not fewer in a
+// step with more of both.
+static inline uint32_t ps_plan_rows(const ps_plan *plan, const ps_value *value, uint32_t rows,
+                                    uint32_t logits)
 {
-    return value->is.row_multiplier * (value->is.row_kind == PS_ROWS_LOGITS ? logits : rows);
+    uint32_t begin = 0;
+    uint32_t end = value->row_kind == PS_ROWS_LOGITS ? logits : rows;
+    if (value->row_kind == PS_ROWS_OWN) {
+        ps_share_rows(rows, plan->rank, plan->ranks, &begin, &end);
+    }
+    return value->row_multiplier * (end - begin);
+}
+
+// Bytes of a row of an activation, as plans lay them out.
+static inline uint64_t ps_plan_row_bytes(const ps_value *value)
+{
+    return value->dtype == PS_DTYPE_Q8_ROW
+               ? ps_q8_row_bytes(value->columns)
+               : ps_round_up(value->columns * sizeof(float), PS_CACHE_LINE_BYTES);
 }
 
 // Checks everything a runner relies on: operand kinds and shapes, order, views, offsets inside

@@ -63,7 +63,7 @@ static ps_status check_place(const ps_plan *plan, const ps_plan_value *value)
                        (unsigned long long)value->offset_bytes, PS_CACHE_LINE_BYTES);
     }
     const uint64_t limit = value->is_private ? plan->private_bytes : plan->shared_bytes;
-    const uint64_t rows = ps_plan_rows(value, plan->rows_max, plan->logits_max);
+    const uint64_t rows = ps_plan_rows(plan, &value->is, plan->rows_max, plan->logits_max);
     uint64_t end;
     if (!ps_checked_mul(rows, value->row_bytes, &end) ||
         !ps_checked_add(end, value->offset_bytes, &end) || end > limit) {
@@ -328,6 +328,9 @@ static ps_status check_operator(const ps_plan_check *check, const ps_plan_step *
         return check_collective(check->plan, step);
     case PS_OP_ALL_REDUCE:
     case PS_OP_ALL_GATHER:
+    case PS_OP_ALL_GATHER_BEST:
+    case PS_OP_REDUCE_SCATTER:
+    case PS_OP_ALL_GATHER_ROWS:
         return check_collective(check->plan, step);
     case PS_OP_ATTENTION_PARTIAL:
         return check_partial(check->plan, step);

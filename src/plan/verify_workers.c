@@ -27,6 +27,9 @@ static bool can_split(ps_op op, ps_split split)
         return split == PS_SPLIT_UNITS;
     case PS_OP_ALL_REDUCE:
     case PS_OP_ALL_GATHER:
+    case PS_OP_ALL_GATHER_BEST:
+    case PS_OP_REDUCE_SCATTER:
+    case PS_OP_ALL_GATHER_ROWS:
         return split == PS_SPLIT_ONE;
     case PS_OP_KV_WRITE: // one cache for all: every worker writing all of it would be a race
         return split == PS_SPLIT_ROWS || split == PS_SPLIT_COLUMNS;
@@ -262,7 +265,7 @@ static uint32_t gather_lives(const ps_plan_check *check, bool is_private, lifeti
             value->is_private != is_private) {
             continue;
         }
-        const uint64_t rows = ps_plan_rows(value, plan->rows_max, plan->logits_max);
+        const uint64_t rows = ps_plan_rows(plan, &value->is, plan->rows_max, plan->logits_max);
         if (rows == 0) { // of logits that nobody may want: no bytes
             continue;
         }

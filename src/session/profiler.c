@@ -106,7 +106,8 @@ static void add_bytes(const ps_plan *plan, const ps_plan_step *step, const exten
     const bool attends = step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
     const uint64_t rows = step->output == PS_NO_VALUE
                               ? is->rows
-                              : ps_plan_rows(&plan->values[step->output], is->rows, is->logits);
+                              : ps_plan_rows(plan, &plan->values[step->output].is, is->rows,
+                                             is->logits);
     // What a prefetch moves, its reader reads.
     for (uint32_t i = 0; i < step->input_count && step->op != PS_OP_PREFETCH; i++) {
         const ps_value *input = &plan->values[step->inputs[i]].is;

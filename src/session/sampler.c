@@ -7,15 +7,11 @@
 
 #include "base/rng.h"
 #include "base/status.h"
+#include "base/top_k.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct candidate {
-    float logit;
-    int32_t id;
-} candidate;
 
 struct ps_sampler {
     ps_sampler_options options;
@@ -24,8 +20,8 @@ struct ps_sampler {
     ps_rng rng;
     int32_t *recent; // [penalty_last] ring of accepted tokens
     uint32_t recent_count, recent_next;
-    candidate *candidates; // [the larger of vocabulary and penalty_last]
-    float *weights;        // [vocabulary]
+    ps_candidate *candidates; // [the larger of vocabulary and penalty_last]
+    float *weights;           // [vocabulary]
     ps_logit_bias *biases;
 };
 
@@ -72,6 +68,13 @@ static ps_status check_options(const ps_sampler_options *options, uint32_t vocab
                        options->penalty_last, 1u << 20);
     }
     return PS_OK;
+}
+
+uint32_t ps_sampler_best_logits(const ps_sampler_options *options)
+{
+    const bool is_plain = options->bias_count == 0 && options->repeat_penalty == 1 &&
+                          options->presence_penalty == 0 && options->frequency_penalty == 0;
+    return !is_plain ? 0 : options->temperature > 0 ? options->top_k : 1;
 }
 
 ps_status ps_sampler_create_for(const ps_kernels *kernels, uint32_t vocabulary,
@@ -127,50 +130,6 @@ void ps_sampler_accept(ps_sampler *sampler, int32_t token)
     sampler->recent_count += sampler->recent_count < size;
 }
 
-static bool before(const candidate *a, const candidate *b)
-{
-    return a->logit != b->logit ? a->logit > b->logit : a->id < b->id;
-}
-
-// Moves the worst of heap[0..count) from the root to where it belongs: a heap with the worst
-// candidate on top.
-static void sift_down(candidate *heap, uint32_t count, uint32_t at)
-{
-    for (;;) {
-        uint32_t worst = at;
-        for (uint32_t child = 2 * at + 1; child <= 2 * at + 2 && child < count; child++) {
-            if (before(&heap[worst], &heap[child])) {
-                worst = child;
-            }
-        }
-        if (worst == at) {
-            return;
-        }
-        const candidate swap = heap[at];
-        heap[at] = heap[worst];
-        heap[worst] = swap;
-        at = worst;
-    }
-}
-
-// Turns a heap into a list, the best first. qsort would allocate.
-static void sort_heap(candidate *heap, uint32_t count)
-{
-    for (uint32_t left = count; left > 1; left--) {
-        const candidate worst = heap[0];
-        heap[0] = heap[left - 1];
-        heap[left - 1] = worst;
-        sift_down(heap, left - 1, 0);
-    }
-}
-
-static void make_heap(candidate *list, uint32_t count)
-{
-    for (uint32_t i = count / 2; i-- > 0;) {
-        sift_down(list, count, i);
-    }
-}
-
 // The repeat penalty of CTRL (arXiv 1909.05858, section 4.1) and OpenAI's presence and frequency
 // penalties, once per distinct recent token.
 static void apply_penalties(ps_sampler *sampler, float *logits)
@@ -181,13 +140,12 @@ static void apply_penalties(ps_sampler *sampler, float *logits)
          options->frequency_penalty == 0)) {
         return;
     }
-    candidate *ids = sampler->candidates; // free until candidates are gathered
+    ps_candidate *ids = sampler->candidates; // free until candidates are gathered
     const uint32_t count = sampler->recent_count;
     for (uint32_t i = 0; i < count; i++) {
-        ids[i] = (candidate){.id = sampler->recent[i]};
+        ids[i] = (ps_candidate){.id = sampler->recent[i]};
     }
-    make_heap(ids, count);
-    sort_heap(ids, count);
+    ps_candidates_sort(ids, count);
     for (uint32_t i = 0; i < count;) {
         uint32_t uses = 1;
         while (i + uses < count && ids[i + uses].id == ids[i].id) {
@@ -225,18 +183,8 @@ static uint32_t gather(const ps_sampler *sampler, const float *logits)
     const uint32_t all = sampler->vocabulary;
     const uint32_t top_k = sampler->options.top_k;
     const uint32_t kept = top_k == 0 || top_k > all ? all : top_k;
-    candidate *heap = sampler->candidates;
-    for (uint32_t i = 0; i < kept; i++) {
-        heap[i] = (candidate){.logit = logits[i], .id = (int32_t)i};
-    }
-    make_heap(heap, kept);
-    for (uint32_t i = kept; i < all; i++) {
-        if (logits[i] > heap[0].logit) { // an equal one has a higher id and is worse
-            heap[0] = (candidate){.logit = logits[i], .id = (int32_t)i};
-            sift_down(heap, kept, 0);
-        }
-    }
-    sort_heap(heap, kept);
+    ps_top_k(logits, all, kept, sampler->candidates);
+    ps_candidates_sort(sampler->candidates, kept);
     return kept;
 }
 

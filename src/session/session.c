@@ -146,15 +146,19 @@ void ps_session_get_info(const ps_session *session, ps_session_info *out)
     const ps_session_config *config = &session->config;
     const ps_plan *decode = ps_program_plan(config->programs[0]);
     uint32_t barriers = 0;
+    uint32_t best_logits = 0;
     for (uint32_t i = 0; i < decode->step_count; i++) {
-        barriers += decode->steps[i].barrier;
+        const ps_plan_step *step = &decode->steps[i];
+        barriers += step->barrier;
+        best_logits = step->op == PS_OP_ALL_GATHER_BEST ? step->attributes.top_k : best_logits;
     }
     *out = (ps_session_info){.context_tokens = config->context_tokens,
                              .sequences = config->sequences,
                              .batch_rows = config->batch_rows,
                              .kv_bytes = ps_exec_kv_bytes(config->exec),
                              .workspace_bytes = ps_exec_workspace_bytes(config->exec),
-                             .barriers_per_step = barriers};
+                             .barriers_per_step = barriers,
+                             .best_logits = best_logits};
 }
 
 uint64_t ps_session_kv_read_bytes(const ps_session *session, uint32_t position)

@@ -116,8 +116,45 @@ def test_the_same_answer():
             assert tokens(golden(name), "--tp", ranks) == alone, (name, ranks)
     first = tokens(MODEL, "--tp", "3")
     for flags in (("-t", "2"), ("-b", "1"), ("--prefetch", "off"), ("--prefetch", "preserve"), ("--comm-schedule", "fused"),
-                  ("--comm-sim", "latency=50us,bandwidth=1Gbps"), ("--tensor-parallel-size", "3")):
+                  ("--comm-sim", "latency=50us,bandwidth=1Gbps"), ("--tensor-parallel-size", "3"), ("--sequence-parallel",),
+                  ("--sequence-parallel", "-b", "2", "--comm-sim", "latency=50us,bandwidth=1Gbps")):
         assert tokens(MODEL, "--tp", "3", *flags) == first, flags
+    for name in ("mixtral-q8_0", "gemma3-q8_0"):
+        assert tokens(golden(name), "--tp", "2", "--sequence-parallel") == tokens(golden(name), "--tp", "2"), name
+
+
+def test_the_best_logits_alone_give_the_same_tokens():
+    same = (("--repeat-penalty", "1", "--repeat-last-n", "8"), ("--sequence-parallel",), ("--logit-bias", "5+0"))  # the last asks for all
+    for sampling in (("--temp", "0"), ("--seed", "5"), ("--seed", "6", "--top-k", "9", "--temp", "2", "--top-p", "0.9", "--min-p", "0")):
+        for name, ranks in ((MODEL, "3"), (golden("gemma3-q8_0"), "2")):
+            def answer(*more):
+                return document("run", name, "-p", "abc", "--raw", "-n", "30", "--tp", ranks, *sampling, *more)["tokens"]
+            first = answer()
+            for more in same:
+                assert answer(*more) == first, (name, sampling, more)
+    for flags, says in (((), "40 best"), (("--temp", "0"), "1 best"), (("--ignore-eos",), None), (("--top-k", "0"), None),
+                        (("--presence-penalty", "0.5"), None), (("--top-k", "100"), None), (("--tp", "1"), None)):
+        shown = run("run", MODEL, "-p", "abc", "-n", "2", "--tp", "2", *flags, "--stats").stderr.decode()
+        lines = [line for line in shown.splitlines() if line.startswith("logits")]
+        assert len(lines) == (says is not None) and (says is None or says in lines[0]), (flags, shown)
+    rows = document("bench", MODEL, "-p", "0", "-n", "4", "-r", "1", "--no-ceiling", "--tp", "2", "--compare", "off,auto")
+    assert [row["best_logits"] for row in rows] == [1, 1], rows
+    steps = document("plan", MODEL, "--tp", "2", "--no-measure")["steps"]
+    assert steps[-1]["op"] == "all_gather_best", steps[-1]
+
+
+def test_sequence_parallel():
+    for ranks, collectives in (("1", set()), ("2", {"reduce_scatter", "all_gather_rows", "all_gather_best"})):
+        steps = document("plan", MODEL, "--tp", ranks, "--sequence-parallel", "--no-measure")["steps"]
+        assert {step["op"] for step in steps if step["stream"] == 1} == collectives, (ranks, steps)
+    own = [step for step in steps if step["output"] and step["output"]["shape"][0] == "1O"]
+    assert {"add", "norm_quantise", "own_rows"} <= {step["op"] for step in own}, own
+    for command in (("run", MODEL, "-p", "x", "--comm-schedule", "fused"), ("bench", MODEL, "--compare", "off,off+fused"),
+                    ("plan", MODEL, "--no-measure", "--comm-schedule", "fused"),
+                    ("simulate", MODEL, "--no-measure", "--compare", "auto+fused")):
+        refused(*command, "--tp", "2", "--sequence-parallel", says=["--comm-schedule fused with --sequence-parallel"])
+    assert document("simulate", MODEL, "--no-measure", "--tp", "2", "--sequence-parallel")
+    assert document("bench", MODEL, "-p", "16", "-n", "4", "-r", "1", "--no-ceiling", "--ranks-sim", "3", "--sequence-parallel")
 
 
 def test_commands_that_ranks_share():
@@ -235,7 +272,7 @@ def test_mpirun_gives_the_same_answer():
     for name in ("smollm-q8_0", "mixtral-q8_0"):
         path = golden(name)
         forked = tokens(path, "--tp", "2")
-        for flags in ((), ("--tp", "2"), ("--prefetch", "off")):
+        for flags in ((), ("--tp", "2"), ("--prefetch", "off"), ("--sequence-parallel",)):
             done = launched("run", path, *ANSWER, "--json", *flags)
             assert done.returncode == 0 and not ours(done.stderr.decode()), done
             assert json.loads(done.stdout)["tokens"] == forked, (done, forked)
@@ -281,6 +318,18 @@ def test_ranks_with_other_files():
         shutil.copy(MODEL, copy)
         done = wrapped(MODEL, copy)
         assert done.returncode == 0 and done.stdout, done
+
+
+def test_the_options_of_rank_0_hold_for_all():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "wrapper")
+        for rank in ("0", "1"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = {rank} ]; then f=--sequence-parallel; fi\n'
+                           f'exec "{PRESTAGE}" run "{MODEL}" {" ".join(ANSWER)} --json $f\n')
+            os.chmod(path, 0o755)
+            done = launched(program=path)
+            assert done.returncode == 0 and json.loads(done.stdout)["tokens"] == tokens(MODEL, "--tp", "2"), done
 
 
 def test_a_rank_of_mpirun_that_is_killed_or_stopped():

@@ -326,6 +326,46 @@ static inline void case_reduce_scatter(const job *j)
     }
 }
 
+// Whole rows, dealt out as evenly as they go, to some ranks none: what is scattered and gathered in
+// place is what an all_reduce makes, bit for bit.
+static inline void case_rows(const job *j)
+{
+    static const uint64_t ROWS[] = {1, 2, 3, 5, 7, 33};
+    enum { COLUMNS = 100 };
+    for (uint32_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
+        uint64_t counts[PS_COMM_RANKS_MAX];
+        uint64_t bytes[PS_COMM_RANKS_MAX];
+        uint64_t begin = 0;
+        for (uint32_t r = 0; r < j->size; r++) {
+            counts[r] = COLUMNS * (ROWS[i] / j->size + (r < ROWS[i] % j->size ? 1 : 0));
+            bytes[r] = counts[r] * sizeof(float);
+            begin += r < j->rank ? counts[r] : 0;
+        }
+        const uint64_t count = total(j, counts);
+        CHECK(count == ROWS[i] * COLUMNS);
+        float *values = room(j, count * sizeof(float));
+        float *whole = room(j, count * sizeof(float));
+        float *scratch = room(j, count * j->size * sizeof(float));
+        for (uint64_t k = 0; k < count; k++) {
+            values[k] = float_of(j, j->rank, k);
+        }
+        CHECK_OK(ps_comm_reduce_scatter_start(j->comm, i, values, counts, whole + begin, scratch));
+        CHECK_OK(ps_comm_wait(j->comm));
+        CHECK_OK(ps_comm_all_gather_start(j->comm, i, whole + begin, whole, bytes));
+        CHECK_OK(ps_comm_wait(j->comm));
+        CHECK_OK(ps_comm_all_reduce_start(j->comm, i, values, count, scratch));
+        CHECK_OK(ps_comm_wait(j->comm));
+        const bool only_own = j->is_simulated && j->size > 1; // peers send zeros
+        const uint64_t first = only_own ? begin : 0;
+        const uint64_t last = only_own ? begin + counts[j->rank] : count;
+        CHECK(memcmp(whole + first, values + first, (last - first) * sizeof(float)) == 0);
+        check_guard(j, whole, count * sizeof(float));
+        free(scratch);
+        free(whole);
+        free(values);
+    }
+}
+
 // Other delays on every rank, and waits that poll without idling.
 static inline void case_delays(const job *j)
 {
@@ -445,6 +485,7 @@ static const comm_case CASES[] = {
     {"all_reduce", case_all_reduce},
     {"negative zero", case_negative_zero},
     {"reduce_scatter", case_reduce_scatter},
+    {"rows", case_rows},
     {"delays", case_delays},
     {"many", case_many},
     {"limits", case_limits},

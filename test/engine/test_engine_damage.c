@@ -6,7 +6,7 @@
 // they hurt, beside a healthy model whose logits may not change.
 #include "engine/made_file.h"
 // model_maker.h includes what cmocka wants first
-#include "engine/engine_test.h"
+#include "engine/rank_jobs.h"
 
 #define ROUNDS 120 // of each file
 #define FILE_BYTES_MAX ((size_t)1 << 20)
@@ -254,22 +254,28 @@ static void test_weights_that_are_no_numbers(void **state)
     ps_model_close(healthy);
 }
 
+// Row `row` of the named table of an F16 model becomes NaN.
+static void poison_row(unsigned char *bytes, size_t size_bytes, const char *name, uint64_t row)
+{
+    ps_gguf *file = NULL;
+    expect_ok(ps_gguf_open_bytes(bytes, size_bytes, &file));
+    const ps_gguf_tensor *table = ps_gguf_tensor_find(file, name);
+    assert_non_null(table);
+    const size_t row_bytes = (size_t)table->dimensions[0] * sizeof(uint16_t);
+    const size_t at = (size_t)((const unsigned char *)table->data - bytes) + row * row_bytes;
+    ps_gguf_close(file);
+    for (size_t i = 0; i < row_bytes; i += sizeof(uint16_t)) {
+        memcpy(bytes + at + i, &(uint16_t){0x7e00}, sizeof(uint16_t));
+    }
+}
+
 // One token's row of the embedding is NaN. Its sequences end; others in the same step, and those
 // that get its KV blocks afterwards, are as if it had never been.
 static void test_other_sequences_are_untouched(void **state)
 {
     size_t size_bytes = 0;
     unsigned char *bytes = load("llama-f16", &size_bytes);
-    ps_gguf *file = NULL;
-    expect_ok(ps_gguf_open_bytes(bytes, size_bytes, &file));
-    const ps_gguf_tensor *table = ps_gguf_tensor_find(file, "token_embd.weight");
-    assert_non_null(table);
-    const size_t row_bytes = (size_t)table->dimensions[0] * sizeof(uint16_t);
-    const size_t at = (size_t)((const unsigned char *)table->data - bytes) + 5 * row_bytes;
-    ps_gguf_close(file);
-    for (size_t i = 0; i < row_bytes; i += sizeof(uint16_t)) {
-        memcpy(bytes + at + i, &(uint16_t){0x7e00}, sizeof(uint16_t));
-    }
+    poison_row(bytes, size_bytes, "token_embd.weight", 5);
     ps_status status = PS_OK;
     ps_model *model = open_bytes(bytes, size_bytes, 2, &status);
     free(bytes);
@@ -321,12 +327,56 @@ static void test_other_sequences_are_untouched(void **state)
     ps_model_close(model);
 }
 
+// How often a sampler has said that the logits are not finite, for all and for the best alone.
+static void count_refusals(ps_model *model, void *context)
+{
+    float *refusals = context;
+    for (uint32_t best = 0; best < 2; best++) {
+        ps_session *session = NULL;
+        ps_sampler *sampler = NULL;
+        ps_sequence sequence;
+        int32_t token;
+        ps_sampler_options options = ps_sampler_defaults();
+        options.temperature = 0;
+        must(ps_sampler_create(model, &options, &sampler));
+        must(ps_session_create(
+            model, &(ps_session_options){.context_tokens = 64, .best_logits = best}, &session));
+        must(ps_sequence_open(session, &sequence));
+        must(ps_session_step(session, &(ps_row){sequence, 6, true}, 1));
+        refusals[best] += ps_sampler_pick(sampler, ps_session_logits(session, 0), &token) ==
+                          PS_NOT_FINITE;
+        ps_session_destroy(session);
+        ps_sampler_destroy(sampler);
+    }
+}
+
+// The logit of one token is NaN, in the share of one of two ranks; it is not among the best, as a
+// NaN compares with nothing, and shows all the same.
+static void test_no_number_in_the_share_of_one_rank(void **state)
+{
+    (void)state;
+    for (uint32_t share = 0; share < 2; share++) {
+        size_t size_bytes = 0;
+        char path[64];
+        unsigned char *bytes = load("llama-f16", &size_bytes);
+        float *refusals = shared_floats(2);
+        poison_row(bytes, size_bytes, "output.weight", share == 0 ? 7 : 250);
+        write_temporary(bytes, size_bytes, path);
+        free(bytes);
+        rank_job_run(&(rank_job){.path = path, .ranks = 2, .threads = 1}, count_refusals, refusals);
+        (void)unlink(path);
+        assert_true(refusals[0] == 1 && refusals[1] == 1);
+        free_shared(refusals, 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damaged_files),
         cmocka_unit_test(test_weights_that_are_no_numbers),
         cmocka_unit_test(test_other_sequences_are_untouched),
+        cmocka_unit_test(test_no_number_in_the_share_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,15 @@
 // ctest-labels: golden;prop
 // ctest-timeout: 300
 // Goal: with a number of ranks, logits are a pure function of a sequence's tokens: not of
-// prefetching, of how collectives are cut, of threads, links, batches, pieces, forks, or the kind
-// of the file.
+// prefetching, of which collectives there are and how they are cut, of threads, links, batches,
+// pieces, forks, or the kind of the file.
+// Where the best logits alone are asked for, these are there with the bits that all have.
 // Method: memcmp of logits between runs that may only differ in time.
 #include "engine/rank_jobs.h"
 // it includes what cmocka wants first
 #include "engine/compile.h"
+
+#include <math.h>
 
 #define PROMPT 150 // pieces of 64 are cut into chunks when fused
 #define ANSWER 4
@@ -16,24 +19,29 @@ typedef struct way {
     ps_comm_schedule schedule;
     uint32_t piece;
     bool is_shared; // steps hold another sequence's rows, too
+    bool by_rows;   // sequence_parallel
     bool forks;     // the answer is a fork's, whose parent goes on otherwise
     ps_kv_type kv;
 } way;
 
 // The first of each KV type is what the others are compared with.
 static const way WAYS[] = {
-    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_F16},
-    {PS_PREFETCH_PRESERVE, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_F16},
-    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 7, false, false, PS_KV_F16},
-    {PS_PREFETCH_OFF, PS_COMM_FUSED, 64, false, true, PS_KV_F16},
-    {PS_PREFETCH_AUTO, PS_COMM_FUSED, PROMPT, false, false, PS_KV_F16},
-    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 37, true, false, PS_KV_F16},
-    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 64, true, true, PS_KV_F16},
-    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, PS_KV_Q8_0},
-    {PS_PREFETCH_PRESERVE, PS_COMM_FUSED, 40, false, true, PS_KV_Q8_0},
-    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, true, false, PS_KV_Q8_0},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_SERIAL, PROMPT, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 7, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_FUSED, 64, false, false, true, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_FUSED, PROMPT, false, false, false, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 37, true, false, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 64, true, false, true, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, true, false, PS_KV_F16},
+    {PS_PREFETCH_PRESERVE, PS_COMM_AUTO, 5, true, true, true, PS_KV_F16},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, false, true, false, PS_KV_F16},
+    {PS_PREFETCH_OFF, PS_COMM_SERIAL, PROMPT, false, false, false, PS_KV_Q8_0},
+    {PS_PREFETCH_PRESERVE, PS_COMM_FUSED, 40, false, false, true, PS_KV_Q8_0},
+    {PS_PREFETCH_AUTO, PS_COMM_AUTO, 64, true, false, false, PS_KV_Q8_0},
+    {PS_PREFETCH_AUTO, PS_COMM_SERIAL, 31, true, true, true, PS_KV_Q8_0},
 };
-enum { WAY_COUNT = sizeof WAYS / sizeof WAYS[0], WAYS_OF_F16 = 7 };
+enum { WAY_COUNT = sizeof WAYS / sizeof WAYS[0], WAYS_OF_F16 = 10 };
 
 typedef struct runs {
     uint32_t vocabulary;
@@ -107,7 +115,8 @@ static void run_ways(ps_model *model, void *context)
                                             .k_type = w->kv,
                                             .v_type = w->kv,
                                             .prefetch = w->prefetch,
-                                            .comm_schedule = w->schedule};
+                                            .comm_schedule = w->schedule,
+                                            .sequence_parallel = w->by_rows};
         must(ps_session_create(model, &options, &session));
         run_way(session, w, r->logits + (size_t)i * ANSWER * r->vocabulary, r->vocabulary);
         r->moved[i] = moved_bytes(session);
@@ -209,6 +218,107 @@ static void test_same_bits(void **state)
     (void)unlink(compiled);
 }
 
+// ---- the best logits alone
+
+#define BEST_ROWS 20
+#define BEST_SILENT 4                          // the row that wants no logits
+static const uint32_t BESTS[] = {0, 1, 7, 40}; // 0: all
+enum { BEST_COUNT = sizeof BESTS / sizeof BESTS[0] };
+
+typedef struct bests {
+    uint32_t vocabulary;
+    float *logits; // [BEST_COUNT][BEST_ROWS][vocabulary], shared
+    float *sent;   // [BEST_COUNT] of each rank, shared
+} bests;
+
+static void run_bests(ps_model *model, void *context)
+{
+    const bests *b = context;
+    int32_t tokens[BEST_ROWS];
+    ps_row rows[BEST_ROWS];
+    make_prompt(tokens, BEST_ROWS, 33);
+    for (uint32_t i = 0; i < BEST_COUNT; i++) {
+        ps_session *session = NULL;
+        ps_sequence sequence;
+        ps_session_info info;
+        must(ps_session_create(model,
+                               &(ps_session_options){.context_tokens = 64,
+                                                     .batch_rows = 32,
+                                                     .sequence_parallel = i == 2,
+                                                     .best_logits = BESTS[i]},
+                               &session));
+        ps_session_get_info(session, &info);
+        b->sent[i] = (float)info.best_logits;
+        must(ps_sequence_open(session, &sequence));
+        for (uint32_t r = 0; r < BEST_ROWS; r++) {
+            rows[r] = (ps_row){sequence, tokens[r], r != BEST_SILENT};
+        }
+        // All but one of the first half want logits, then each row alone.
+        must(ps_session_step(session, rows, BEST_ROWS / 2));
+        for (uint32_t r = 0; r < BEST_ROWS; r++) {
+            if (r >= BEST_ROWS / 2) {
+                must(ps_session_step(session, &rows[r], 1));
+            }
+            if (rows[r].wants_logits) {
+                memcpy(b->logits + ((size_t)i * BEST_ROWS + r) * b->vocabulary,
+                       ps_session_logits(session, r >= BEST_ROWS / 2 ? 0 : r - (r > BEST_SILENT)),
+                       b->vocabulary * sizeof(float));
+            }
+        }
+        ps_session_destroy(session);
+    }
+}
+
+// What is there has the bits of all, and the best are there. Of all: how many others are.
+static uint32_t check_best(const float *all, const float *best, uint32_t vocabulary, uint32_t count)
+{
+    uint32_t others = 0;
+    for (uint32_t t = 0; t < vocabulary; t++) {
+        uint32_t place = 0;
+        for (uint32_t o = 0; o < vocabulary; o++) {
+            place += all[o] > all[t] || (all[o] == all[t] && o < t);
+        }
+        const bool is_there = best[t] != -INFINITY;
+        assert_true(is_there || place >= count);
+        assert_true(!is_there || memcmp(&all[t], &best[t], sizeof(float)) == 0);
+        others += is_there && place >= count;
+    }
+    return others;
+}
+
+static void test_best_logits(void **state)
+{
+    static const char *const NAMES[] = {"smollm-q8_0", "gemma3-q8_0", "mixtral-q8_0", "kmix-k"};
+    char path[512];
+    (void)state;
+    for (size_t n = 0; n < sizeof NAMES / sizeof NAMES[0]; n++) {
+        char compiled[64];
+        bests b = {0};
+        golden_path(NAMES[n], path);
+        compile_model(path, compiled, &b.vocabulary);
+        (void)unlink(compiled);
+        const size_t floats = (size_t)BEST_ROWS * b.vocabulary;
+        const uint32_t ranks = n == 0 ? 3 : 2;
+        b.logits = shared_floats(BEST_COUNT * floats);
+        b.sent = shared_floats(BEST_COUNT);
+        rank_job_run(&(rank_job){.path = path, .ranks = ranks, .threads = 2}, run_bests, &b);
+        for (uint32_t i = 0; i < BEST_COUNT; i++) {
+            assert_int_equal(BESTS[i], (uint32_t)b.sent[i]);
+            for (uint32_t r = 0; r < BEST_ROWS; r++) {
+                if (r == BEST_SILENT) {
+                    continue;
+                }
+                const float *row = b.logits + r * (size_t)b.vocabulary;
+                const uint32_t count = BESTS[i] == 0 ? b.vocabulary : BESTS[i];
+                const uint32_t others = check_best(row, row + i * floats, b.vocabulary, count);
+                assert_true(others <= (ranks - 1) * count);
+            }
+        }
+        free_shared(b.logits, BEST_COUNT * floats);
+        free_shared(b.sent, BEST_COUNT);
+    }
+}
+
 // What a rank among simulated ones computes means nothing, but it runs, and its numbers are finite.
 static void test_simulated(void **state)
 {
@@ -234,13 +344,14 @@ static void test_simulated(void **state)
 int main(void)
 {
     static char names[CASE_COUNT][64];
-    struct CMUnitTest tests[CASE_COUNT + 1];
+    struct CMUnitTest tests[CASE_COUNT + 2];
     for (size_t i = 0; i < CASE_COUNT; i++) {
         (void)snprintf(names[i], sizeof names[i], "%s, %u ranks", CASES[i].name, CASES[i].ranks);
         tests[i] = (struct CMUnitTest){.name = names[i],
                                        .test_func = test_same_bits,
                                        .initial_state = (void *)(uintptr_t)&CASES[i]};
     }
-    tests[CASE_COUNT] = (struct CMUnitTest)cmocka_unit_test(test_simulated);
+    tests[CASE_COUNT] = (struct CMUnitTest)cmocka_unit_test(test_best_logits);
+    tests[CASE_COUNT + 1] = (struct CMUnitTest)cmocka_unit_test(test_simulated);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

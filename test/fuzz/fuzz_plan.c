@@ -39,8 +39,8 @@ static void check_places(const ps_plan *plan)
         const ps_plan_value *base = is_view ? &plan->values[value->is.alias_of] : value;
         const uint64_t size = base->is_private ? plan->private_bytes : plan->shared_bytes;
         const unsigned __int128 end = base->offset_bytes +
-                                      (unsigned __int128)ps_plan_rows(base, plan->rows_max,
-                                                                      plan->logits_max) *
+                                      (unsigned __int128)ps_plan_rows(
+                                          plan, &base->is, plan->rows_max, plan->logits_max) *
                                           base->row_bytes;
         ps_assert(end <= size);
         ps_assert(!is_view ||

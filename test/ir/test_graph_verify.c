@@ -17,7 +17,7 @@ typedef struct fault {
 static const fault FAULTS[] = {
     // syntax and names
     {"= rms_norm %q,", "= rms_nrom %q,",
-     "line 67: 'rms_nrom' is not a kind of value or an operator; the nearest is 'rms_norm'"},
+     "line 72: 'rms_nrom' is not a kind of value or an operator; the nearest is 'rms_norm'"},
     {"= weight F32 [8, 256]", "= wieght F32 [8, 256]", "the nearest is 'weight'"},
     {"vocabulary 1000", "vocabluary 1000",
      "line 2: 'vocabluary' is not a heading or an operator; the nearest is 'vocabulary'"},
@@ -232,7 +232,7 @@ static const fault FAULTS[] = {
      "'last' has 1T rows, 1L"},
     {"%last = activation F32 [L, 256]", "%last = activation F32 [L, 128]",
      "'last' has 128 columns, 256"},
-    {"%last = select_logits %es", "%last = select_logits %ed", "'ed' has 2T rows, 1T"},
+    {"%last = select_logits %r2.all", "%last = select_logits %ed", "'ed' has 2T rows, 1T"},
     {"{layer=3 top_k=2 experts=8", "{layer=3 top_k=2", "experts=0, 1 to 4096"},
     {"{layer=3 top_k=2 experts=8", "{layer=3 top_k=2 experts=4097", "experts=4097, 1 to 4096"},
     {"{layer=3 top_k=2 experts=8", "{layer=3 top_k=9 experts=8", "top_k=9, 1 to experts=8"},
@@ -307,6 +307,39 @@ static const fault FAULTS[] = {
     {"= all_gather %capped {unit=16 ranks=2}", "= all_gather %capped {unit=16 ranks=2 rank=3}",
      "rank 3, 0 to 1"},
     {"= all_gather %capped", "= all_gather %sum", "'sum' has 256 columns, 496"},
+
+    // the best logits
+    {"all_gather_best %capped {unit=16 top_k=3 ", "all_gather_best %capped {unit=16 ",
+     "all_gather_best to 'best': top_k 0, 1 to 1000 would be right"},
+    {"all_gather_best %capped {unit=16 top_k=3 ", "all_gather_best %capped {unit=16 top_k=1001 ",
+     "top_k 1001, 1 to 1000"},
+    {"all_gather_best %capped {unit=16 top_k=3 ", "all_gather_best %capped {unit=64 top_k=3 ",
+     "'capped' has 496 columns, 512 would be right"},
+
+    // own rows
+    {"= reduce_scatter %es {ranks=2}", "= reduce_scatter %es",
+     "reduce_scatter to 'es.sum': ranks 0"},
+    {"= reduce_scatter %es {ranks=2}", "= reduce_scatter %es {ranks=2 rank=2}", "rank 2, 0 to 1"},
+    {"= reduce_scatter %es ", "= reduce_scatter %ed ", "'ed' has 2T rows, 1T would be right"},
+    {"%es.sum = activation F32 [O, 256]", "%es.sum = activation F32 [T, 256]",
+     "'es.sum' has 1T rows, 1O would be right"},
+    {"%es.sum = activation F32 [O, 256]", "%es.sum = activation F32 [O, 128]",
+     "'es.sum' has 128 columns, 256 would be right"},
+    {"= own_rows %sum", "= own_rows %sum.own", "'sum.own' has 1O rows, 1T would be right"},
+    {"%sum.own = activation F32 [O, 256]", "%sum.own = activation F32 [2O, 256]",
+     "'sum.own' has 2O rows, 1O would be right"},
+    {"%r2 = add %sum.own, %es.sum", "%r2 = add %sum, %es.sum",
+     "'es.sum' has 1O rows, 1T would be right"},
+    {"= all_gather_rows %r2 {ranks=2}", "= all_gather_rows %r2 {ranks=2 rank=9}", "rank 9, 0 to 1"},
+    {"= all_gather_rows %r2 ", "= all_gather_rows %es ", "'es' has 1T rows, 1O would be right"},
+    {"%r2.all = activation F32 [T, 256]", "%r2.all = activation F32 [O, 256]",
+     "'r2.all' has 1O rows, 1T would be right"},
+    {"%r2.all = activation F32 [T, 256]", "%r2.all = activation F32 [2L, 256]",
+     "'r2.all' has 2L rows, 1L would be right"},
+    {"%r2.all = activation F32 [T, 256]", "%r2.all = activation q8_row [T, 256]",
+     "'r2.all' is q8_row, F32 as 'r2' would be right"},
+    {"%r2.all = activation F32 [T, 256]", "%r2.all = activation F32 [T, 288]",
+     "'r2.all' has 288 columns, 256 would be right"},
 
     // prefetch
     {"prefetch %kv.1", "prefetch %x", "'x' should be a weight or a kv"},
@@ -465,7 +498,7 @@ static void make_bad_kind(ps_graph *graph)
 
 static void make_bad_rows(ps_graph *graph)
 {
-    value_of(graph, "a")->row_kind = (ps_rows)2;
+    value_of(graph, "a")->row_kind = (ps_rows)3;
 }
 
 static void make_nan(ps_graph *graph)
@@ -506,16 +539,16 @@ static void make_few_experts(ps_graph *graph)
 static const memory_fault MEMORY_FAULTS[] = {
     {make_renamed, "value 'hh': another value has this name, or it was renamed"},
     {make_twins, "value 'n2': another value has this name"},
-    {make_bad_operator, "node 3: operator 25 is unknown"},
-    {make_bad_input, "operand 1 is value 55 of 55"},
-    {make_no_input, "operand 1 is value 4294967295 of 55"},
-    {make_bad_output, "output is value 55 of 55"},
-    {make_bad_base, "view of value 55 of 55"},
+    {make_bad_operator, "node 3: operator 29 is unknown"},
+    {make_bad_input, "operand 1 is value 60 of 60"},
+    {make_no_input, "operand 1 is value 4294967295 of 60"},
+    {make_bad_output, "output is value 60 of 60"},
+    {make_bad_base, "view of value 60 of 60"},
     {make_own_view, "view of 'q', which is no activation with its own storage"},
     {make_weight_view, "value 'norm': only activations are views"},
     {make_bad_dtype, "dtype 13 is unknown"},
     {make_bad_kind, "value kind 3 is unknown"},
-    {make_bad_rows, "row kind 2 is unknown"},
+    {make_bad_rows, "row kind 3 is unknown"},
     {make_nan, "eps is not finite"},
     {make_infinite, "eps is not finite"},
     {make_bad_site, "site=10, less than 10"},

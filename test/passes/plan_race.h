@@ -121,10 +121,30 @@ static inline void ps_race_columns(ps_race *race, uint32_t id, uint32_t row, uin
     }
 }
 
+// How many rows of the step are this rank's, when they are dealt out in order, the first ranks
+// having one more; *first: where they begin.
+static inline uint32_t ps_race_own_rows(const ps_race *race, uint32_t *first)
+{
+    const uint32_t ranks = race->plan->ranks == 0 ? 1 : race->plan->ranks;
+    uint32_t at = 0;
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank <= race->plan->rank; rank++) {
+        at += count;
+        count = race->rows / ranks + (rank < race->rows % ranks ? 1 : 0);
+    }
+    if (first != NULL) {
+        *first = at;
+    }
+    return count;
+}
+
 static inline uint32_t ps_race_rows_of(const ps_race *race, uint32_t id)
 {
     const ps_value *value = &race->plan->values[id].is;
-    return value->row_multiplier * (value->row_kind == PS_ROWS_LOGITS ? race->logits : race->rows);
+    const uint32_t rows = value->row_kind == PS_ROWS_LOGITS ? race->logits
+                          : value->row_kind == PS_ROWS_OWN  ? ps_race_own_rows(race, NULL)
+                                                            : race->rows;
+    return value->row_multiplier * rows;
 }
 
 static inline void ps_race_whole(ps_race *race, uint32_t id, uint32_t worker, bool writes)
@@ -213,6 +233,9 @@ static inline void ps_race_row(ps_race *race, const ps_plan_step *step, uint32_t
         uint32_t count = 1;
         if (step->op == PS_OP_SELECT_LOGITS) { // the last rows want logits
             first = race->rows - race->logits + row;
+        } else if (step->op == PS_OP_OWN_ROWS) {
+            (void)ps_race_own_rows(race, &first);
+            first += row;
         } else if (step->op == PS_OP_EXPERT_SUM && i == 0) {
             count = race->plan->values[id].is.row_multiplier;
             first = row * count;

@@ -273,6 +273,45 @@ static void test_other_graphs(void **state)
                       "||");
 }
 
+// ---- own rows: a sum is scattered and gathered by two collectives
+
+#define ROWS_GRAPH(rank)                                                                           \
+    "vocabulary 512\n%embd = weight Q8_0 [512, 64]\n%w = weight Q8_0 [512, 64]\n"                  \
+    "%x = activation F32 [T, 64]\n%a = activation F32 [O, 64]\n%b = activation F32 [O, 64]\n"      \
+    "%c = activation F32 [T, 64]\n%d = activation F32 [T, 512]\n%last = activation F32 [L, 512]\n" \
+    "%logits = activation F32 [L, 512] output\n%x = embed %embd\n"                                 \
+    "%a = reduce_scatter %x {ranks=2 rank=" rank "}\n%b = softcap %a {softcap=1}\n"                \
+    "%c = all_gather_rows %b {ranks=2 rank=" rank "}\n%d = linear %c, %w\n"                        \
+    "%last = select_logits %d\n%logits = softcap %last {softcap=1}\n"
+
+// Between the two nothing is read, so the walk of preserve finds the weight behind the second only;
+// auto uses the first wait for what stands behind the second.
+static void test_own_rows_have_two_waits(void **state)
+{
+    (void)state;
+    ps_machine machine;
+    ps_pass_options options = preserve(&machine, (uint64_t)1 << 30, 100);
+    expect_of(ROWS_GRAPH("0"), &options, "||w");
+    options = automatic(&machine, 99000);
+    expect_of(ROWS_GRAPH("0"), &options, "|w|");
+}
+
+// 256 bytes in a microsecond, in which 20000 of w's 34816 are moved. Rows that a rank has itself
+// need not come: of one row, rank 0 waits for none.
+static void test_own_rows_take_the_time_of_the_others(void **state)
+{
+    (void)state;
+    ps_machine machine;
+    ps_pass_options options = automatic(&machine, 0);
+    machine.comm_gbs = 0.256;
+    expect_of(ROWS_GRAPH("0"), &options, "||w(no_time)");
+    expect_of(ROWS_GRAPH("1"), &options, "|w:20000(part_time)|w+20000");
+    options.rows_max = 2;
+    expect_of(ROWS_GRAPH("0"), &options, "|w:20000(part_time)|w+20000");
+    options.rows_max = 4;
+    expect_of(ROWS_GRAPH("0"), &options, "|w|");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +326,8 @@ int main(void)
         cmocka_unit_test(test_auto_fills_the_caches),
         cmocka_unit_test(test_auto_leaves_what_computing_bounds),
         cmocka_unit_test(test_other_graphs),
+        cmocka_unit_test(test_own_rows_have_two_waits),
+        cmocka_unit_test(test_own_rows_take_the_time_of_the_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

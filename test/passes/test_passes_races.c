@@ -81,7 +81,7 @@ static void change_split(ps_gen *gen, ps_plan *plan, ps_plan_step *step)
     output->part_offset = 0;
     output->offset_bytes = output->is_private ? plan->private_bytes : plan->shared_bytes;
     uint64_t *bytes = output->is_private ? &plan->private_bytes : &plan->shared_bytes;
-    *bytes += ps_round_up(ps_plan_rows(output, plan->rows_max, plan->logits_max) *
+    *bytes += ps_round_up(ps_plan_rows(plan, &output->is, plan->rows_max, plan->logits_max) *
                               output->row_bytes,
                           PS_CACHE_LINE_BYTES);
 }
@@ -192,6 +192,8 @@ static ps_status try_plan(ps_gen *gen, ps_arena *arena, ps_plan **out)
     options.rank = options.ranks == 0 ? 0 : pick(gen, 0, options.ranks - 1);
     options.prefetch = (ps_prefetch_policy)pick(gen, 0, PS_PREFETCH_POLICY_COUNT - 1);
     options.comm_schedule = (ps_comm_schedule)pick(gen, 0, PS_COMM_SCHEDULE_COUNT - 1);
+    options.sequence_parallel = options.comm_schedule != PS_COMM_FUSED && pick(gen, 0, 1) == 1;
+    options.best_logits = pick(gen, 0, 60);
     return ps_passes_run(&graph, &options, out);
 }
 

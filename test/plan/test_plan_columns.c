@@ -1,7 +1,8 @@
 // ctest-labels: prop
 // Goal: the columns that workers own are a partition of a value's columns, in whole units, and
 // even. Method: random values from a printed seed, and every number of workers up to 64; the parts
-// are walked from left to right. A view's parts are those of its storage, shifted.
+// are walked from left to right. A view's parts are those of its storage, shifted. The rows that
+// ranks have are a partition, too.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,11 +120,37 @@ static void test_splits_have_names(void **state)
     assert_string_equal(ps_split_name(PS_SPLIT_UNITS), "units");
 }
 
+// Workspaces are sized by the largest step, so no smaller one may have more rows for a rank.
+static void test_rows_of_ranks(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 9; ranks++) {
+        uint32_t before[9] = {0};
+        for (uint32_t rows = 0; rows <= 100; rows++) {
+            uint32_t next = 0;
+            for (uint32_t rank = 0; rank < ranks; rank++) {
+                uint32_t begin, end;
+                const ps_plan plan = {.ranks = ranks, .rank = rank};
+                const ps_value own = {.row_kind = PS_ROWS_OWN, .row_multiplier = 1};
+                ps_share_rows(rows, rank, ranks, &begin, &end);
+                assert_int_equal(next, begin);
+                assert_in_range(end - begin, rows / ranks, (rows + ranks - 1) / ranks);
+                assert_true(end - begin >= before[rank]);
+                assert_int_equal(end - begin, ps_plan_rows(&plan, &own, rows, 0));
+                before[rank] = end - begin;
+                next = end;
+            }
+            assert_int_equal(rows, next);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parts_are_a_partition),
         cmocka_unit_test(test_shares_differ_by_one_unit),
+        cmocka_unit_test(test_rows_of_ranks),
         cmocka_unit_test(test_views_follow_their_storage),
         cmocka_unit_test(test_the_largest_values),
         cmocka_unit_test(test_splits_have_names),

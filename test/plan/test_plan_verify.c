@@ -1,13 +1,15 @@
 // ctest-labels: file
 // ctest-links: ps_ir
 // Goal: ps_plan_verify and ps_plan_parse refuse what a runner must not see, and say what is wrong.
-// Method: two plans with every operator, for few and for many rows, are accepted; then one thing of
+// Method: two plans, for few and for many rows, and one of a rank with rows of its own have every
+// operator between them and are accepted; then one thing of
 // their text is changed at a time (some faults take two edits to stay alone), and the message must
 // hold the words that name that fault. What text cannot say is set in memory.
 #include "plan/plan_text_test.h"
 
 #define DECODE "test/plan/decode.plan"
 #define PREFILL "test/plan/prefill.plan"
+#define ROWS "test/plan/rows.plan"
 
 // Part of the message, then what stands once in the plan and what replaces it; the second edit may
 // be missing.
@@ -373,6 +375,41 @@ static fault PREFILL_FAULTS[] = {
     {"attention to 'a': reads parts of 'qr' that other workers write", "barrier\n%a =", "%a ="},
 };
 
+static fault ROWS_FAULTS[] = {
+    {"reduce_scatter to 'd.sum': cannot be split by rows",
+     "reduce_scatter %d {layer=1 ranks=2 rank=1 window=comm} split=one",
+     "reduce_scatter %d {layer=1 ranks=2 rank=1 window=comm} split=rows"},
+    {"reduce_scatter to 'd.sum': is of rank 0 of 2, the plan of rank 1 of 2",
+     "reduce_scatter %d {layer=1 ranks=2 rank=1", "reduce_scatter %d {layer=1 ranks=2"},
+    {"reduce_scatter to 'd.sum': stream=0, 1 would be right",
+     "split=one stream=1 predicted_ns=10884\nprefetch %gate2",
+     "split=one predicted_ns=10884\nprefetch %gate2"},
+    {"all_gather_rows to 'n2.all.q8': is of rank 0 of 2", "%n2.q8 {layer=2 ranks=2 rank=1",
+     "%n2.q8 {layer=2 ranks=2"},
+    {"all_gather_rows to 'n2.all.q8': cannot be split by all",
+     "window=comm} split=one stream=1 predicted_ns=10192",
+     "window=comm} split=all stream=1 predicted_ns=10192"},
+    {"add to 'r': reads 'd.sum' before the collective", "split=all join=1", "split=all"},
+    {"gate_up to 'h2.q8': reads 'n2.all.q8' before the collective", "split=columns join=2",
+     "split=columns"},
+    {"all_gather_best to 'logits.all': top_k 513, 1 to 512", "top_k=4", "top_k=513"},
+    {"all_gather_best to 'logits.all': cannot be split by all",
+     "split=one stream=1 predicted_ns=10564", "split=all stream=1 predicted_ns=10564"},
+    {"all_gather_best to 'logits.all': is of rank 0 of 2", "top_k=4 ranks=2 rank=1",
+     "top_k=4 ranks=2"},
+    // Two rows of 256 bytes, and not one byte less.
+    {"'r' and 'r2' share bytes while both are needed",
+     "%r2 = activation F32 [O, 64] private offset_bytes=512",
+     "%r2 = activation F32 [O, 64] private offset_bytes=448"},
+    {"value 'x.own': 2 rows of 256 bytes at 1920 do not fit",
+     "%x.own = activation F32 [O, 64] private offset_bytes=1280",
+     "%x.own = activation F32 [O, 64] private offset_bytes=1920"},
+    // Who has the rows of the step does not have those of one rank.
+    {"add to 'r': 'd.sum' has 1O rows, 1T would be right", "add %x.own, %d.sum", "add %x, %d.sum"},
+    {"linear to 'd': 'd' has 1O rows, 1T would be right", "%d = activation F32 [T, 64]",
+     "%d = activation F32 [O, 64]"},
+};
+
 static char *apply(const char *text, fault edit)
 {
     char *changed = ps_plan_text_replace(text, edit[FIND], edit[REPLACE]);
@@ -416,14 +453,15 @@ static void test_faults_are_refused(void **state)
     (void)state;
     expect_refused(DECODE, DECODE_FAULTS, sizeof DECODE_FAULTS / sizeof *DECODE_FAULTS);
     expect_refused(PREFILL, PREFILL_FAULTS, sizeof PREFILL_FAULTS / sizeof *PREFILL_FAULTS);
+    expect_refused(ROWS, ROWS_FAULTS, sizeof ROWS_FAULTS / sizeof *ROWS_FAULTS);
 }
 
 // Printing gives the file back, but for its comment.
 static void test_plans_are_accepted_and_printed(void **state)
 {
     (void)state;
-    static const char *const PATHS[] = {DECODE, PREFILL};
-    for (size_t i = 0; i < 2; i++) {
+    static const char *const PATHS[] = {DECODE, PREFILL, ROWS};
+    for (size_t i = 0; i < 3; i++) {
         char *text = ps_graph_text_load(PATHS[i]);
         ps_buffer out = {0};
         ps_graph_text_require(ps_plan_text_round_trip(ps_str_of(text), &out), PATHS[i]);
@@ -451,13 +489,13 @@ static void test_documentation_is_right(void **state)
     free(text);
 }
 
-// Neither plan has a barrier that it does not need.
+// No plan has a barrier that it does not need.
 static void test_every_barrier_is_needed(void **state)
 {
     (void)state;
-    static const char *const PATHS[] = {DECODE, PREFILL};
+    static const char *const PATHS[] = {DECODE, PREFILL, ROWS};
     static const char WORD[] = "\nbarrier\n";
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         char *text = ps_graph_text_load(PATHS[i]);
         size_t count = 0;
         for (char *at = text; (at = strstr(at, WORD)) != NULL; at++, count++) {
@@ -664,7 +702,7 @@ typedef struct memory_fault {
 } memory_fault;
 
 static const memory_fault MEMORY_FAULTS[] = {
-    {make_bad_operator, "step 3 to 'qkv': operator 25 is unknown"},
+    {make_bad_operator, "step 3 to 'qkv': operator 29 is unknown"},
     {make_bad_input, "step 3, linear to 'qkv': operand 1 is value 55 of 55"},
     {make_many_inputs, "5 operands, 2 to 4"},
     {make_bad_output, "step 3, linear: output is value 55 of 55"},

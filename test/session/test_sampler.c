@@ -253,6 +253,65 @@ static void test_bad_options(void **state)
     assert_null(sampler);
 }
 
+// ---- the best alone
+
+static void test_how_many_are_looked_at(void **state)
+{
+    (void)state;
+    const ps_logit_bias bias = {3, 0};
+    ps_sampler_options options = ps_sampler_defaults();
+    assert_int_equal(40, ps_sampler_best_logits(&options));
+    options.temperature = 0;
+    assert_int_equal(1, ps_sampler_best_logits(&options));
+    options.temperature = 1;
+    options.top_k = 0;
+    assert_int_equal(0, ps_sampler_best_logits(&options));
+    for (int i = 0; i < 8; i++) { // each asks for logits that may be anywhere
+        options = ps_sampler_defaults();
+        options.temperature = i % 2 == 0 ? 0 : 1;
+        options.bias_count = i / 2 == 0;
+        options.biases = &bias;
+        options.repeat_penalty = i / 2 == 1 ? 1.1f : 1;
+        options.presence_penalty = i / 2 == 2 ? -0.1f : 0;
+        options.frequency_penalty = i / 2 == 3 ? 0.1f : 0;
+        assert_int_equal(0, ps_sampler_best_logits(&options));
+    }
+}
+
+// Few logits that differ, so that ties stand at the border; -infinity where the others were.
+static void test_the_best_alone_give_the_same_tokens(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    for (int round = 0; round < 300; round++) {
+        ps_sampler_options options = plain(ps_gen_range(&gen, 0, 3) == 0 ? 0 : 1.5f);
+        options.top_k = (uint32_t)ps_gen_range(&gen, 1, VOCABULARY);
+        options.top_p = ps_gen_range(&gen, 0, 1) == 0 ? 1 : 0.7f;
+        options.min_p = ps_gen_range(&gen, 0, 1) == 0 ? 0 : 0.1f;
+        options.seed = (uint64_t)round;
+        const uint32_t best = ps_sampler_best_logits(&options);
+        ps_sampler *of_all = make(options);
+        ps_sampler *of_best = make(options);
+        for (int i = 0; i < 20; i++) {
+            float logits[VOCABULARY];
+            float sparse[VOCABULARY];
+            for (int t = 0; t < VOCABULARY; t++) {
+                logits[t] = (float)ps_gen_range(&gen, -3, 3);
+            }
+            for (int t = 0; t < VOCABULARY; t++) {
+                uint32_t place = 0;
+                for (int o = 0; o < VOCABULARY; o++) {
+                    place += logits[o] > logits[t] || (logits[o] == logits[t] && o < t);
+                }
+                sparse[t] = place < best ? logits[t] : -INFINITY;
+            }
+            assert_int_equal(pick(of_all, logits), pick(of_best, sparse));
+        }
+        ps_sampler_destroy(of_all);
+        ps_sampler_destroy(of_best);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +322,8 @@ int main(void)
         cmocka_unit_test(test_a_seed_repeats),
         cmocka_unit_test(test_bad_numbers),
         cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_how_many_are_looked_at),
+        cmocka_unit_test(test_the_best_alone_give_the_same_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
