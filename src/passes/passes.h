@@ -9,6 +9,21 @@
 
 #include <prestage/prestage.h>
 
+// What users of vLLM-Ascend write as weight_prefetch_config: how much of which linear's weight is
+// moved under the vector operator before it.
+typedef enum ps_prefetch_module {
+    PS_MODULE_ATTN, // attn.qkv, attn.o
+    PS_MODULE_MLP,  // mlp.gate_up, mlp.down: of dense models
+    PS_MODULE_MOE,  // moe.gate_up: of models with experts
+    PS_MODULE_COUNT,
+} ps_prefetch_module;
+
+typedef struct ps_prefetch_ratios {
+    double ratio[PS_SITE_COUNT]; // 0..1 of the linear's weight; 0: no byte
+    uint64_t max_bytes;          // of one linear; 0: the machine's (ps_prefetch_cap)
+    uint32_t min_tokens[PS_MODULE_COUNT], max_tokens[PS_MODULE_COUNT]; // rows of a step
+} ps_prefetch_ratios;
+
 // The bucket that a plan is made for, and the machine whose rates predict its times.
 typedef struct ps_pass_options {
     uint32_t rows_max;
