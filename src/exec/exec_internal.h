@@ -46,7 +46,8 @@ struct ps_program {
     const ps_plan_value *logits;
     ps_guard guard;
     uint32_t prefetch_count;
-    ps_prefetch_count *prefetches; // [workers][prefetch_count]
+    const ps_bound_step **prefetch_steps; // [prefetch_count] in the order of the plan
+    ps_prefetch_count *prefetches;        // [workers][prefetch_count]
 };
 
 typedef struct ps_kv_layer {
@@ -94,17 +95,30 @@ typedef struct ps_comm_run {
     ps_status status;          // once it is not PS_OK, nothing is started any more
 } ps_comm_run;
 
+// KV blocks [block, end) of one sequence and head that a worker reads in a step, and that earlier
+// steps have filled.
+typedef struct ps_kv_span {
+    uint32_t sequence, head;
+    uint32_t block, end;
+} ps_kv_span;
+
+// Where a walk over the spans of one worker and step stands; {0} at the start.
+typedef struct ps_kv_cursor {
+    uint64_t units; // that have been passed
+    uint32_t row, row_end, head;
+} ps_kv_cursor;
+
 // What one worker moves in its next wait: prefetches in their order, each range by range.
-#define PS_TOUCH_STEPS_MAX 32
 typedef struct ps_touch {
-    const ps_bound_step *steps[PS_TOUCH_STEPS_MAX];
-    uint32_t count, at;
-    const char *from, *end;  // what is left of the range at hand
-    uint64_t left_bytes;     // that steps[at] may still take
-    uint32_t chunk_bytes;    // of the next part
-    uint64_t unit, unit_end; // of a kv: units of its reader that are this worker's
-    uint32_t block;          //   in that unit
-    uint64_t asked_bytes, moved_bytes, start_ns; // of steps[at]
+    uint32_t next, limit;      // prefetches [next, limit) of the program have not begun; limit 0:
+                               //   none is listed
+    const ps_bound_step *step; // that is being moved; NULL: none
+    const char *from, *end;    // what is left of its range at hand
+    uint64_t left_bytes;       // that it may still take
+    uint32_t chunk_bytes;      // of the next part
+    ps_kv_cursor cursor;       // of a kv: its reader's spans,
+    ps_kv_span span;           //   and what is left of the one at hand
+    uint64_t asked_bytes, moved_bytes, start_ns;
 } ps_touch;
 
 // What one worker knows while it walks a step.
@@ -148,15 +162,10 @@ bool ps_exec_touch_next(void *context);
 // The wait is over: what is left is not prefetched.
 void ps_exec_touch_end(const ps_walk *walk);
 
-// The units [*begin, *end) of an attention_partial that are this worker's, and one of them.
-void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
-                             uint64_t *end);
-typedef struct ps_attention_unit {
-    uint32_t row, head, chunk;
-    uint32_t first, last; // positions of the chunk that the row sees: [first, last]
-} ps_attention_unit;
-ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
-                                         uint64_t index);
+// The next KV that this worker reads in an attention or attention_partial, in its order, each block
+// once; false: that was all.
+bool ps_exec_next_kv_span(const ps_walk *walk, const ps_bound_step *step, ps_kv_cursor *cursor,
+                          ps_kv_span *out);
 
 // Starts the sum of rows [first, last) of the output, which hold this rank's part of it, when the
 // collective before is done; worker 0's. is_last: with it the step is started.

@@ -7,8 +7,8 @@
 // are dropped on some.
 //
 // Which bytes: those that this worker will read first. Of a weight, the groups of rows that its
-// columns of the reader's output are made of. Of a KV cache, the blocks of its units of attention,
-// but for the block that the step itself writes.
+// columns of the reader's output are made of. Of a KV cache, the blocks of its part of attention,
+// but for those that the step itself writes.
 #include "exec/record.h"
 
 // Between two looks: little in a short wait, which would last longer by what is too much; more in a
@@ -54,47 +54,39 @@ static void find_weight(const ps_walk *walk, const ps_bound_step *step, const ch
 
 // ---- KV
 
-// Blocks of a unit that earlier steps have filled: [*first, result).
-static uint32_t blocks_of(const ps_attention_unit *unit, const ps_step_row *row, uint32_t *first)
+static uint64_t kv_bytes(const ps_walk *walk, const ps_bound_step *step)
 {
-    const uint32_t written = row->position / PS_KV_BLOCK_TOKENS;
-    const uint32_t last = unit->last / PS_KV_BLOCK_TOKENS + 1;
-    *first = unit->first / PS_KV_BLOCK_TOKENS;
-    return last < written ? last : written;
-}
-
-static uint64_t kv_bytes(const ps_walk *walk, const ps_bound_step *step, uint64_t begin,
-                         uint64_t end)
-{
+    ps_kv_cursor cursor = {0};
+    ps_kv_span span;
     uint64_t blocks = 0;
-    for (uint64_t u = begin; u < end; u++) {
-        const ps_attention_unit unit = ps_exec_attention_unit(walk, step->reader, u);
-        uint32_t first;
-        const uint32_t last = blocks_of(&unit, &walk->rows[unit.row], &first);
-        blocks += last > first ? last - first : 0;
+    while (ps_exec_next_kv_span(walk, step->reader, &cursor, &span)) {
+        blocks += span.end - span.block;
     }
     return blocks * walk->exec->kv_layers[step->inputs[0].kv_layer].head_bytes;
 }
 
-static bool next_block(const ps_walk *walk, const ps_bound_step *step, ps_touch *touch)
+// The next range of what is being moved: a weight is one, a kv has one for each block.
+static bool next_range(const ps_walk *walk, ps_touch *touch)
 {
-    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[0].kv_layer];
-    for (; touch->unit < touch->unit_end; touch->unit++, touch->block = 0) {
-        const ps_attention_unit unit = ps_exec_attention_unit(walk, step->reader, touch->unit);
-        const ps_step_row *row = &walk->rows[unit.row];
-        uint32_t first;
-        const uint32_t last = blocks_of(&unit, row, &first);
-        if (first + touch->block < last) {
-            const uint32_t position = (first + touch->block++) * PS_KV_BLOCK_TOKENS;
-            touch->from = ps_kv_block(walk, layer, row->sequence, position, unit.head);
-            touch->end = touch->from + layer->head_bytes;
-            return true;
-        }
+    const ps_bound_step *step = touch->step;
+    if (step->inputs[0].kind == PS_VALUE_WEIGHT ||
+        (touch->span.block == touch->span.end &&
+         !ps_exec_next_kv_span(walk, step->reader, &touch->cursor, &touch->span))) {
+        return false;
     }
-    return false;
+    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[0].kv_layer];
+    touch->from = ps_kv_block(walk, layer, touch->span.sequence,
+                              touch->span.block++ * PS_KV_BLOCK_TOKENS, touch->span.head);
+    touch->end = touch->from + layer->head_bytes;
+    return true;
 }
 
 // ---- the list
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 static ps_prefetch_count *count_of(const ps_walk *walk, const ps_bound_step *step)
 {
@@ -105,14 +97,14 @@ static ps_prefetch_count *count_of(const ps_walk *walk, const ps_bound_step *ste
 void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
 {
     ps_touch *touch = walk->touch;
-    if (step->reader != NULL && (walk->prefetch_mask >> step->plan->attributes.site & 1) == 0 &&
-        touch->count < PS_TOUCH_STEPS_MAX) {
-        touch->steps[touch->count++] = step;
-        if (touch->count == 1) {
-            touch->at = UINT32_MAX; // none begun
-            touch->chunk_bytes = TOUCH_BYTES_FIRST;
-        }
+    if (step->reader == NULL) {
+        return; // declined
     }
+    if (touch->limit == 0) {
+        touch->next = step->number;
+        touch->chunk_bytes = TOUCH_BYTES_FIRST;
+    }
+    touch->limit = step->number + 1;
 }
 
 static ps_trace_lane *lane_of(const ps_walk *walk)
@@ -121,41 +113,59 @@ static ps_trace_lane *lane_of(const ps_walk *walk)
                                              : walk->exec->options.lanes->prefetch[walk->worker];
 }
 
+static bool is_masked(const ps_walk *walk, const ps_bound_step *step)
+{
+    return (walk->prefetch_mask >> step->plan->attributes.site & 1) != 0;
+}
+
+// Bytes that the worker reads of what the prefetch is of.
+static uint64_t whole_bytes(const ps_walk *walk, ps_touch *touch)
+{
+    touch->cursor = (ps_kv_cursor){0};
+    touch->span = (ps_kv_span){0};
+    touch->from = touch->end = NULL;
+    if (touch->step->inputs[0].kind == PS_VALUE_KV) {
+        return kv_bytes(walk, touch->step);
+    }
+    find_weight(walk, touch->step, &touch->from, &touch->end);
+    return (uint64_t)(touch->end - touch->from);
+}
+
+static void skip_bytes(const ps_walk *walk, ps_touch *touch, uint64_t bytes)
+{
+    while (bytes > 0 && (touch->from < touch->end || next_range(walk, touch))) {
+        const uint64_t part = smaller(bytes, (uint64_t)(touch->end - touch->from));
+        touch->from += part;
+        bytes -= part;
+    }
+}
+
 // Begins the next prefetch of the list.
 static bool begin_next(const ps_walk *walk, ps_touch *touch)
 {
-    if (touch->at != UINT32_MAX && touch->at < touch->count) {
-        ps_record_prefetch(lane_of(walk), touch->steps[touch->at], touch->start_ns,
+    if (touch->step != NULL) {
+        ps_record_prefetch(lane_of(walk), touch->step, touch->start_ns,
                            ps_record_now(lane_of(walk)), touch->asked_bytes, touch->moved_bytes);
     }
-    touch->at++; // from UINT32_MAX to 0
-    if (touch->at >= touch->count) {
-        touch->at = touch->count;
-        return false;
-    }
-    const ps_bound_step *step = touch->steps[touch->at];
-    ps_prefetch_count *count = count_of(walk, step);
-    uint64_t whole;
-    if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
-        find_weight(walk, step, &touch->from, &touch->end);
-        whole = (uint64_t)(touch->end - touch->from);
-        touch->unit = touch->unit_end = 0;
-    } else {
-        ps_exec_attention_units(walk, step->reader, &touch->unit, &touch->unit_end);
-        whole = kv_bytes(walk, step, touch->unit, touch->unit_end);
-        touch->block = 0;
-        touch->from = touch->end = NULL;
-    }
-    const uint64_t limit = step->plan->attributes.bytes / walk->workers;
-    const uint64_t skip = step->plan->attributes.skip / walk->workers;
-    if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
-        touch->from += skip < whole ? skip / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES : whole;
-        whole = (uint64_t)(touch->end - touch->from);
-    }
-    touch->left_bytes = step->plan->attributes.bytes == 0 || whole < limit ? whole : limit;
+    do {
+        if (touch->next >= touch->limit) {
+            touch->step = NULL;
+            return false;
+        }
+        touch->step = walk->program->prefetch_steps[touch->next++];
+    } while (is_masked(walk, touch->step));
+    const ps_op_attributes *attributes = &touch->step->plan->attributes;
+    const uint64_t whole = whole_bytes(walk, touch);
+    const uint64_t skip = smaller(whole, attributes->skip / walk->workers / PS_CACHE_LINE_BYTES *
+                                             PS_CACHE_LINE_BYTES);
+    skip_bytes(walk, touch, skip);
+    touch->left_bytes = attributes->bytes == 0
+                            ? whole - skip
+                            : smaller(whole - skip, attributes->bytes / walk->workers);
     touch->asked_bytes = touch->left_bytes;
     touch->moved_bytes = 0;
     touch->start_ns = ps_record_now(lane_of(walk));
+    ps_prefetch_count *count = count_of(walk, touch->step);
     count->fired++;
     count->asked_bytes += touch->left_bytes;
     return true;
@@ -165,38 +175,29 @@ bool ps_exec_touch_next(void *context)
 {
     const ps_walk *walk = context;
     ps_touch *touch = walk->touch;
-    for (;;) {
-        if (touch->count == 0 || touch->at == touch->count) {
+    while (touch->step == NULL || touch->left_bytes == 0 ||
+           (touch->from == touch->end && !next_range(walk, touch))) {
+        if (!begin_next(walk, touch)) {
             return false;
         }
-        const ps_bound_step *step = touch->at == UINT32_MAX ? NULL : touch->steps[touch->at];
-        if (step == NULL || touch->left_bytes == 0 ||
-            (touch->from == touch->end && !next_block(walk, step, touch))) {
-            if (!begin_next(walk, touch)) {
-                return false;
-            }
-            continue;
-        }
-        uint64_t bytes = (uint64_t)(touch->end - touch->from);
-        bytes = bytes < touch->chunk_bytes ? bytes : touch->chunk_bytes;
-        touch->chunk_bytes += touch->chunk_bytes < TOUCH_BYTES_MOST ? touch->chunk_bytes : 0;
-        bytes = bytes < touch->left_bytes ? bytes : touch->left_bytes;
-        walk->kernels->read(touch->from, bytes / READ_UNIT_BYTES * READ_UNIT_BYTES);
-        touch->from += bytes;
-        touch->left_bytes -= bytes;
-        touch->moved_bytes += bytes;
-        count_of(walk, step)->moved_bytes += bytes;
-        return true;
     }
+    uint64_t bytes = smaller((uint64_t)(touch->end - touch->from), touch->chunk_bytes);
+    touch->chunk_bytes += touch->chunk_bytes < TOUCH_BYTES_MOST ? touch->chunk_bytes : 0;
+    bytes = smaller(bytes, touch->left_bytes);
+    walk->kernels->read(touch->from, bytes / READ_UNIT_BYTES * READ_UNIT_BYTES);
+    touch->from += bytes;
+    touch->left_bytes -= bytes;
+    touch->moved_bytes += bytes;
+    count_of(walk, touch->step)->moved_bytes += bytes;
+    return true;
 }
 
 void ps_exec_touch_end(const ps_walk *walk)
 {
-    ps_touch *touch = walk->touch;
     // What the wait was too short to begin was asked for all the same.
-    while (touch->count > 0 && begin_next(walk, touch)) {
+    while (begin_next(walk, walk->touch)) {
     }
-    touch->count = 0;
+    walk->touch->limit = 0;
 }
 
 // ---- the report

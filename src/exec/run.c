@@ -241,7 +241,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     run *job = argument;
     const ps_exec *exec = job->exec;
     const ps_plan *plan = job->program->plan;
-    ps_touch touch = {.count = 0};
+    ps_touch touch = {.limit = 0};
     const ps_walk walk = {
         .exec = exec,
         .kernels = &exec->kernels,
@@ -273,12 +273,12 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
             ps_exec_comm_join(&walk, step->plan->join);
         }
         if (step->plan->barrier) {
-            ps_team_barrier(exec->team, touch.count > 0 ? &filler : NULL);
+            ps_team_barrier(exec->team, touch.limit > 0 ? &filler : NULL);
             if (times != NULL) {
                 times[i].wait_ns += lap_ns(&then);
             }
         }
-        if (waits && touch.count > 0) {
+        if (waits && touch.limit > 0) {
             ps_exec_touch_end(&walk);
         }
         const uint64_t start_ns = ps_record_now(walk.lane);

@@ -71,12 +71,13 @@ PS_MUST_USE ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options
 PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options);
 
 // Puts prefetches of weights and KV behind collectives, in order of use, for what runs before the
-// next collective.
+// next collective. What is read again behind a later collective is prefetched again there.
 //
 //   preserve  Algorithm 1 of PRESERVE (arXiv 2501.08192, section 4): whole operands while their sum
 //             stays strictly below the capacity of the caches of all workers; behind the first that
 //             does not fit, none. Each collective starts from 0, and only what does not wait for a
-//             later collective counts. A KV cache counts at the longest context of the bucket.
+//             later collective counts. A KV cache counts at the longest context of the bucket, in
+//             prompts, too.
 //   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2);
 //             parts of operands, too; of a KV cache what is there. Not what computing, and not
 //             memory, bounds.
