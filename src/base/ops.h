@@ -73,10 +73,15 @@ typedef enum ps_reason {
     PS_REASON_WHOLE,
     PS_REASON_PART_TIME,     // the wait is too short for all of it
     PS_REASON_PART_CAPACITY, // the caches are too small for all of it
+    PS_REASON_PART_RATIO,    // the ratio says so
+    PS_REASON_PART_CAP,      // a linear gets no more
     PS_REASON_NO_TIME,       // what stands before it takes the wait
     PS_REASON_NO_CAPACITY,   // with it, the sum would reach the capacity
     PS_REASON_AFTER_MISFIT,  // stands behind one that did not fit
     PS_REASON_COMPUTE_BOUND, // its reader waits for arithmetic, not for memory
+    PS_REASON_RATIO_ZERO,    // the ratio is 0
+    PS_REASON_TOKENS,        // not for so few, or so many, rows
+    PS_REASON_NO_WINDOW,     // nobody waits before its reader
     PS_REASON_COUNT,
 } ps_reason;
 #define PS_REASON_DECLINED PS_REASON_NO_TIME

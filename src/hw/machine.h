@@ -19,7 +19,8 @@ typedef struct ps_machine {
     double fill_gbs;  // bytes a nanosecond that all workers move from DRAM to L2 while they wait
     double comm_ns;   // a collective of few bytes takes so long,
     double comm_gbs;  //   and a larger one so many bytes a nanosecond more
-    bool is_measured; // false: stated defaults
+    bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
+    bool is_measured;         // false: stated defaults
 } ps_machine;
 
 // Sizes from hwloc, names from the CPU, rates as conservative defaults (is_measured false).

@@ -9,21 +9,6 @@
 
 #include <prestage/prestage.h>
 
-// What users of vLLM-Ascend write as weight_prefetch_config: how much of which linear's weight is
-// moved under the vector operator before it.
-typedef enum ps_prefetch_module {
-    PS_MODULE_ATTN, // attn.qkv, attn.o
-    PS_MODULE_MLP,  // mlp.gate_up, mlp.down: of dense models
-    PS_MODULE_MOE,  // moe.gate_up: of models with experts
-    PS_MODULE_COUNT,
-} ps_prefetch_module;
-
-typedef struct ps_prefetch_ratios {
-    double ratio[PS_SITE_COUNT]; // 0..1 of the linear's weight; 0: no byte
-    uint64_t max_bytes;          // of one linear; 0: the machine's (ps_prefetch_cap)
-    uint32_t min_tokens[PS_MODULE_COUNT], max_tokens[PS_MODULE_COUNT]; // rows of a step
-} ps_prefetch_ratios;
-
 // The bucket that a plan is made for, and the machine whose rates predict its times.
 typedef struct ps_pass_options {
     uint32_t rows_max;
@@ -35,6 +20,7 @@ typedef struct ps_pass_options {
     uint32_t rank;  // which of them the plan is for
     ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
+    ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -55,7 +41,8 @@ PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *opti
 //   quantise   one for each value that a linear with a quantised weight reads
 //   linear     q, k and v of one input become one linear with three weights and views of its output
 //   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
-//              when only that is read
+//              when only that is read. On a machine with a stream for prefetches gate and up become
+//              one linear instead, because the act_mul is a window there
 //   norm_quantise   an rms_norm whose only reader is a quantise
 PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options);
 
@@ -84,6 +71,18 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 //
 // PS_INVALID (the graph has prefetches already), PS_NO_MEMORY
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
+
+// Policy ratio: before the linears that the options name, as many bytes of the weight as their ratios
+// say, at most ps_ratio_cap_bytes a linear, which is moved while the vector operators before it run.
+// A machine with a stream for prefetches starts there; on others, workers who have no rows of those
+// operators, or are done, move them: behind the last wait before the linear. It goes over the plan,
+// because scheduling makes the waits.
+//
+// A weight is moved as a prefix of each worker's part, one of experts as a prefix of all experts.
+PS_MUST_USE ps_status ps_pass_ratio(ps_plan *plan, const ps_pass_options *options, ps_arena *arena);
+
+// Most bytes of one linear, and where that number comes from (static text).
+uint64_t ps_ratio_cap_bytes(const ps_pass_options *options, const char **out_source);
 
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where
 // a value crosses workers; the workspace is laid out so that values share bytes only when a barrier

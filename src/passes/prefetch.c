@@ -11,7 +11,7 @@
 
 const char *ps_prefetch_policy_name(ps_prefetch_policy policy)
 {
-    static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"auto", "off", "preserve"};
+    static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"auto", "off", "preserve", "ratio"};
     return (unsigned)policy < PS_PREFETCH_POLICY_COUNT ? NAMES[policy] : NULL;
 }
 
@@ -228,7 +228,7 @@ static void note_reads(const ps_node *node, uint64_t *ahead)
 
 ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
 {
-    if (options->prefetch == PS_PREFETCH_OFF) {
+    if (options->prefetch == PS_PREFETCH_OFF || options->prefetch == PS_PREFETCH_RATIO) {
         return PS_OK;
     }
     const uint32_t count = graph->node_count;

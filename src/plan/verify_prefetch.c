@@ -1,12 +1,18 @@
 // plan/verify_prefetch.c - what a prefetch must have around it.
 //
 // A prefetch starts when the collective's input is ready, and lasts while workers wait: it stands
-// behind a collective that nobody has joined yet, or right before a barrier. Elsewhere it would
-// start too late, or run in place of the work. It ends with its wait at the latest, so that nothing
+// behind a collective that nobody has joined yet, or right before a barrier. One of a vector window
+// may stand before a vector operator, beside which machines with a stream for it make it. Elsewhere
+// it would start too late, or run in place of the work. It ends with its wait at the latest, so that nothing
 // is left to join.
 #include "plan/plan_internal.h"
 
 #include <string.h>
+
+static bool is_vector(const ps_plan_step *step)
+{
+    return (ps_op_get(step->op)->flags & PS_OP_VECTOR) != 0;
+}
 
 static bool has_wait(const ps_plan_check *check, uint32_t index)
 {
@@ -18,7 +24,9 @@ static bool has_wait(const ps_plan_check *check, uint32_t index)
     while (next < plan->step_count && plan->steps[next].op == PS_OP_PREFETCH) {
         next++;
     }
-    return next < plan->step_count && plan->steps[next].barrier;
+    const bool is_beside = plan->steps[index].attributes.window == PS_WINDOW_VECTOR;
+    return next < plan->step_count &&
+           (plan->steps[next].barrier || (is_beside && is_vector(&plan->steps[next])));
 }
 
 // reader [values]: the next step that reads it; prefetch [values]: the next one that moves it.

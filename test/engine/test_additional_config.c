@@ -9,17 +9,17 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "engine/prefetch_config.h"
+#include <prestage/prestage.h>
 
 #include <string.h>
 
 #define CONFIG(inside) "{\"weight_prefetch_config\": {" inside "}}"
 #define RATIO(inside) CONFIG("\"prefetch_ratio\": {" inside "}")
 
-static ps_prefetch_config read_config(const char *text)
+static ps_additional_config read_config(const char *text)
 {
-    ps_prefetch_config config;
-    assert_int_equal(PS_OK, ps_prefetch_config_read(text, &config));
+    ps_additional_config config;
+    assert_int_equal(PS_OK, ps_additional_config_read(text, &config));
     return config;
 }
 
@@ -28,14 +28,13 @@ static void test_what_is_left_out_has_the_documented_default(void **state)
     (void)state;
     static const char *const TEXTS[] = {"{}", CONFIG(""), RATIO(""), RATIO("\"attn\": {}")};
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++) {
-        const ps_prefetch_config config = read_config(TEXTS[i]);
+        const ps_additional_config config = read_config(TEXTS[i]);
         assert_false(config.is_enabled);
-        assert_true(config.ratios.ratio[PS_SITE_ATTN_QKV] == 1.0);
-        assert_true(config.ratios.ratio[PS_SITE_ATTN_O] == 1.0);
-        assert_true(config.ratios.ratio[PS_SITE_MLP_GATE_UP] == 1.0);
-        assert_true(config.ratios.ratio[PS_SITE_MLP_DOWN] == 1.0);
-        assert_true(config.ratios.ratio[PS_SITE_MOE_GATE_UP] == 0.8);
-        assert_true(config.ratios.ratio[PS_SITE_MOE_DOWN] == 0);
+        assert_true(config.ratios.ratio[PS_RATIO_ATTN_QKV] == 1.0);
+        assert_true(config.ratios.ratio[PS_RATIO_ATTN_O] == 1.0);
+        assert_true(config.ratios.ratio[PS_RATIO_MLP_GATE_UP] == 1.0);
+        assert_true(config.ratios.ratio[PS_RATIO_MLP_DOWN] == 1.0);
+        assert_true(config.ratios.ratio[PS_RATIO_MOE_GATE_UP] == 0.8);
         assert_int_equal(0, config.ratios.max_bytes);
         assert_int_equal(0, config.ratios.min_tokens[PS_MODULE_MOE]);
         assert_int_equal(UINT32_MAX, config.ratios.max_tokens[PS_MODULE_MLP]);
@@ -45,18 +44,18 @@ static void test_what_is_left_out_has_the_documented_default(void **state)
 static void test_what_is_said_is_kept(void **state)
 {
     (void)state;
-    const ps_prefetch_config config = read_config(
+    const ps_additional_config config = read_config(
         CONFIG("\"enabled\": true, \"prefetch_ratio\": {\"attn\": {\"qkv\": 0, \"o\": 0.25},"
                "\"moe\": {\"gate_up\": 1}, \"mlp\": {\"down\": 0.5}},"
                "\"max_prefetch_bytes\": 18874368, \"min_tokens\": {\"moe\": 96},"
                "\"max_tokens\": {\"mlp\": 499}"));
     assert_true(config.is_enabled);
     assert_false(config.is_idle);
-    assert_true(config.ratios.ratio[PS_SITE_ATTN_QKV] == 0);
-    assert_true(config.ratios.ratio[PS_SITE_ATTN_O] == 0.25);
-    assert_true(config.ratios.ratio[PS_SITE_MOE_GATE_UP] == 1);
-    assert_true(config.ratios.ratio[PS_SITE_MLP_GATE_UP] == 1);
-    assert_true(config.ratios.ratio[PS_SITE_MLP_DOWN] == 0.5);
+    assert_true(config.ratios.ratio[PS_RATIO_ATTN_QKV] == 0);
+    assert_true(config.ratios.ratio[PS_RATIO_ATTN_O] == 0.25);
+    assert_true(config.ratios.ratio[PS_RATIO_MOE_GATE_UP] == 1);
+    assert_true(config.ratios.ratio[PS_RATIO_MLP_GATE_UP] == 1);
+    assert_true(config.ratios.ratio[PS_RATIO_MLP_DOWN] == 0.5);
     assert_int_equal(18874368, config.ratios.max_bytes);
     assert_int_equal(96, config.ratios.min_tokens[PS_MODULE_MOE]);
     assert_int_equal(499, config.ratios.max_tokens[PS_MODULE_MLP]);
@@ -117,9 +116,9 @@ static void test_what_could_only_be_mistaken_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof REFUSED / sizeof REFUSED[0]; i++) {
-        const ps_prefetch_config before = {.ratios.max_bytes = 77};
-        ps_prefetch_config config = before;
-        if (ps_prefetch_config_read(REFUSED[i].text, &config) != PS_INVALID ||
+        const ps_additional_config before = {.ratios.max_bytes = 77};
+        ps_additional_config config = before;
+        if (ps_additional_config_read(REFUSED[i].text, &config) != PS_INVALID ||
             strstr(ps_error_message(), REFUSED[i].where) == NULL ||
             strstr(ps_error_message(), REFUSED[i].right) == NULL) {
             fail_msg("%s: %s", REFUSED[i].text, ps_error_message());

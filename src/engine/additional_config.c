@@ -1,9 +1,10 @@
-// engine/prefetch_config.c - a strict reader: in other systems a misspelt key, a ratio of 0 and one
+// engine/additional_config.c - --additional-config, strictly: in other systems a misspelt key, a ratio of 0 and one
 // of 1.5 have all meant "the whole weight", and "enable" for "enabled" has meant nothing.
-#include "engine/prefetch_config.h"
-
 #include "base/scan.h"
+#include "base/status.h"
 #include "engine/json_values.h"
+
+#include <prestage/prestage.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -15,28 +16,26 @@ static const char *const MODULES[PS_MODULE_COUNT] = {"attn", "mlp", "moe"};
 
 static const struct {
     const char *key;
-    ps_prefetch_module module;
-    ps_site site;
+    ps_ratio_module module;
     double ratio; // the default
-} RATIOS[] = {
-    {"qkv", PS_MODULE_ATTN, PS_SITE_ATTN_QKV, 1.0},
-    {"o", PS_MODULE_ATTN, PS_SITE_ATTN_O, 1.0},
-    {"gate_up", PS_MODULE_MLP, PS_SITE_MLP_GATE_UP, 1.0},
-    {"down", PS_MODULE_MLP, PS_SITE_MLP_DOWN, 1.0},
-    {"gate_up", PS_MODULE_MOE, PS_SITE_MOE_GATE_UP, 0.8},
+} RATIOS[PS_RATIO_COUNT] = {
+    [PS_RATIO_ATTN_QKV] = {"qkv", PS_MODULE_ATTN, 1.0},
+    [PS_RATIO_ATTN_O] = {"o", PS_MODULE_ATTN, 1.0},
+    [PS_RATIO_MLP_GATE_UP] = {"gate_up", PS_MODULE_MLP, 1.0},
+    [PS_RATIO_MLP_DOWN] = {"down", PS_MODULE_MLP, 1.0},
+    [PS_RATIO_MOE_GATE_UP] = {"gate_up", PS_MODULE_MOE, 0.8},
 };
-#define RATIO_COUNT (sizeof RATIOS / sizeof RATIOS[0])
 
-ps_prefetch_config ps_prefetch_config_default(void)
+ps_prefetch_ratios ps_prefetch_ratios_default(void)
 {
-    ps_prefetch_config config = {.is_enabled = true};
-    for (size_t i = 0; i < RATIO_COUNT; i++) {
-        config.ratios.ratio[RATIOS[i].site] = RATIOS[i].ratio;
+    ps_prefetch_ratios ratios = {0};
+    for (size_t i = 0; i < PS_RATIO_COUNT; i++) {
+        ratios.ratio[i] = RATIOS[i].ratio;
     }
     for (size_t m = 0; m < PS_MODULE_COUNT; m++) {
-        config.ratios.max_tokens[m] = UINT32_MAX;
+        ratios.max_tokens[m] = UINT32_MAX;
     }
-    return config;
+    return ratios;
 }
 
 // ---- values; `path` is for messages
@@ -79,36 +78,37 @@ static ps_status read_count(const char *path, const json_t *value, json_int_t lo
 
 // ---- objects
 
-static ps_status read_module(const char *path, json_t *object, ps_prefetch_module module,
-                             ps_prefetch_config *out)
+static ps_status read_module(const char *path, json_t *object, ps_ratio_module module,
+                             ps_additional_config *out)
 {
     PS_TRY(check_object(path, object));
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        const char *keys[RATIO_COUNT] = {0};
+        const char *keys[PS_RATIO_COUNT] = {0};
         size_t i = 0;
-        while (i < RATIO_COUNT && (RATIOS[i].module != module || strcmp(RATIOS[i].key, key) != 0)) {
+        while (i < PS_RATIO_COUNT &&
+               (RATIOS[i].module != module || strcmp(RATIOS[i].key, key) != 0)) {
             keys[i] = RATIOS[i].module == module ? RATIOS[i].key : NULL;
             i++;
         }
-        if (i == RATIO_COUNT) {
-            return unknown_key(path, key, keys, RATIO_COUNT);
+        if (i == PS_RATIO_COUNT) {
+            return unknown_key(path, key, keys, PS_RATIO_COUNT);
         }
         char at[PATH_BYTES];
         (void)snprintf(at, sizeof at, "%s.%s", path, key);
-        PS_TRY(read_ratio(at, value, &out->ratios.ratio[RATIOS[i].site]));
+        PS_TRY(read_ratio(at, value, &out->ratios.ratio[i]));
     }
     return PS_OK;
 }
 
-typedef ps_status module_reader(const char *path, json_t *value, ps_prefetch_module module,
-                                ps_prefetch_config *out);
+typedef ps_status module_reader(const char *path, json_t *value, ps_ratio_module module,
+                                ps_additional_config *out);
 
 // An object with a value a module.
 static ps_status read_modules(const char *path, json_t *object, module_reader *read,
-                              ps_prefetch_config *out)
+                              ps_additional_config *out)
 {
     PS_TRY(check_object(path, object));
     const char *key;
@@ -124,13 +124,13 @@ static ps_status read_modules(const char *path, json_t *object, module_reader *r
         }
         char at[PATH_BYTES];
         (void)snprintf(at, sizeof at, "%s.%s", path, key);
-        PS_TRY(read(at, value, (ps_prefetch_module)module, out));
+        PS_TRY(read(at, value, (ps_ratio_module)module, out));
     }
     return PS_OK;
 }
 
-static ps_status read_min_tokens(const char *path, json_t *value, ps_prefetch_module module,
-                                 ps_prefetch_config *out)
+static ps_status read_min_tokens(const char *path, json_t *value, ps_ratio_module module,
+                                 ps_additional_config *out)
 {
     json_int_t count;
     PS_TRY(read_count(path, value, 0, UINT32_MAX, &count));
@@ -138,8 +138,8 @@ static ps_status read_min_tokens(const char *path, json_t *value, ps_prefetch_mo
     return PS_OK;
 }
 
-static ps_status read_max_tokens(const char *path, json_t *value, ps_prefetch_module module,
-                                 ps_prefetch_config *out)
+static ps_status read_max_tokens(const char *path, json_t *value, ps_ratio_module module,
+                                 ps_additional_config *out)
 {
     json_int_t count;
     PS_TRY(read_count(path, value, 0, UINT32_MAX, &count));
@@ -147,19 +147,19 @@ static ps_status read_max_tokens(const char *path, json_t *value, ps_prefetch_mo
     return PS_OK;
 }
 
-static ps_status read_enabled(const char *path, json_t *value, ps_prefetch_config *out)
+static ps_status read_enabled(const char *path, json_t *value, ps_additional_config *out)
 {
     out->is_enabled = json_is_true(value);
     return json_is_boolean(value) ? PS_OK
                                   : ps_fail(PS_INVALID, "%s: true or false would be right", path);
 }
 
-static ps_status read_prefetch_ratio(const char *path, json_t *value, ps_prefetch_config *out)
+static ps_status read_prefetch_ratio(const char *path, json_t *value, ps_additional_config *out)
 {
     return read_modules(path, value, read_module, out);
 }
 
-static ps_status read_max_bytes(const char *path, json_t *value, ps_prefetch_config *out)
+static ps_status read_max_bytes(const char *path, json_t *value, ps_additional_config *out)
 {
     json_int_t bytes;
     PS_TRY(read_count(path, value, 1, (json_int_t)1 << 50, &bytes));
@@ -167,21 +167,21 @@ static ps_status read_max_bytes(const char *path, json_t *value, ps_prefetch_con
     return PS_OK;
 }
 
-static ps_status read_min(const char *path, json_t *value, ps_prefetch_config *out)
+static ps_status read_min(const char *path, json_t *value, ps_additional_config *out)
 {
     return read_modules(path, value, read_min_tokens, out);
 }
 
-static ps_status read_max(const char *path, json_t *value, ps_prefetch_config *out)
+static ps_status read_max(const char *path, json_t *value, ps_additional_config *out)
 {
     return read_modules(path, value, read_max_tokens, out);
 }
 
-static ps_status read_config(const char *path, json_t *object, ps_prefetch_config *out);
+static ps_status read_config(const char *path, json_t *object, ps_additional_config *out);
 
 typedef struct field {
     const char *key;
-    ps_status (*read)(const char *path, json_t *value, ps_prefetch_config *out);
+    ps_status (*read)(const char *path, json_t *value, ps_additional_config *out);
 } field;
 
 static const field FIELDS[] = {
@@ -195,7 +195,7 @@ static const field FIELDS[] = {
 static const field TOP[] = {{ROOT, read_config}};
 
 static ps_status read_fields(const char *path, json_t *object, const field *fields, uint32_t count,
-                             ps_prefetch_config *out)
+                             ps_additional_config *out)
 {
     PS_TRY(check_object(path, object));
     const char *key;
@@ -218,9 +218,10 @@ static ps_status read_fields(const char *path, json_t *object, const field *fiel
     return PS_OK;
 }
 
-static ps_status read_config(const char *path, json_t *object, ps_prefetch_config *out)
+static ps_status read_config(const char *path, json_t *object, ps_additional_config *out)
 {
     PS_TRY(read_fields(path, object, FIELDS, FIELD_COUNT, out));
+    out->is_given = true;
     out->is_idle = json_object_get(object, "enabled") == NULL &&
                    json_object_get(object, "prefetch_ratio") != NULL;
     for (size_t m = 0; m < PS_MODULE_COUNT; m++) {
@@ -232,12 +233,11 @@ static ps_status read_config(const char *path, json_t *object, ps_prefetch_confi
     return PS_OK;
 }
 
-ps_status ps_prefetch_config_read(const char *text, ps_prefetch_config *out)
+ps_status ps_additional_config_read(const char *json, ps_additional_config *out)
 {
     json_error_t error;
-    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    ps_prefetch_config config = ps_prefetch_config_default();
-    config.is_enabled = false;
+    json_t *object = json_loads(json, JSON_REJECT_DUPLICATES, &error);
+    ps_additional_config config = {.ratios = ps_prefetch_ratios_default()};
     const ps_status status = object == NULL ? ps_fail(PS_INVALID, "line %d, column %d: %s",
                                                       error.line, error.column, error.text)
                                             : read_fields("", object, TOP, 1, &config);
