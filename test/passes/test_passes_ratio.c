@@ -78,18 +78,12 @@ static void expect(const ps_pass_options *options, const char *line)
 static ps_pass_options ratios_of(ps_machine *machine)
 {
     *machine = PS_TEST_MACHINE;
-    ps_pass_options options = {.rows_max = 1,
-                               .logits_max = 1,
-                               .context_max = 100,
-                               .machine = machine,
-                               .prefetch = PS_PREFETCH_RATIO};
-    for (uint32_t i = 0; i < PS_RATIO_COUNT; i++) {
-        options.ratios.ratio[i] = 1;
-    }
-    for (uint32_t m = 0; m < PS_MODULE_COUNT; m++) {
-        options.ratios.max_tokens[m] = UINT32_MAX;
-    }
-    return options;
+    return (ps_pass_options){.rows_max = 1,
+                             .logits_max = 1,
+                             .context_max = 100,
+                             .machine = machine,
+                             .prefetch = PS_PREFETCH_RATIO,
+                             .ratios = ps_test_ratios(1)};
 }
 
 // The activation is part of gate_up: down is hidden by the wait for it.
