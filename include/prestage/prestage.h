@@ -189,17 +189,26 @@ typedef enum ps_kv_type { PS_KV_F16, PS_KV_Q8_0 } ps_kv_type;
 // "f16", "q8_0"; NULL behind the last; static.
 PS_API const char *ps_kv_type_name(ps_kv_type type);
 
-// What ranks move nearer to the compute while they wait for each other. No result changes by it.
+// What is moved nearer to the compute while ranks wait for each other, or workers at a barrier for
+// the last one. No result changes by it.
 typedef enum ps_prefetch_policy {
-    PS_PREFETCH_AUTO, // weights and KV, whole or in part, as far as the wait and the caches allow
+    PS_PREFETCH_DEFAULT, // auto with several ranks, off with one
+    // Weights and KV, whole or in part, as far as the wait and the caches allow, at collectives and
+    // barriers; what turns out not to pay is switched off. With one rank and one thread there is
+    // nothing to wait for.
+    PS_PREFETCH_AUTO,
     PS_PREFETCH_OFF,
-    PS_PREFETCH_PRESERVE, // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2
-    PS_PREFETCH_RATIO,    // the parts of weights that ps_prefetch_ratios says, under the vector
-                          // operators before their linears
+    // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2; at collectives alone.
+    PS_PREFETCH_PRESERVE,
+    // The parts of weights that ps_prefetch_ratios says, under the vector operators before their
+    // linears.
+    PS_PREFETCH_RATIO,
     PS_PREFETCH_POLICY_COUNT,
 } ps_prefetch_policy;
-PS_API const char *
-ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
+// "default", "auto", "off", "preserve"; NULL behind the last; static
+PS_API const char *ps_prefetch_policy_name(ps_prefetch_policy policy);
+// What a policy comes to with so many ranks.
+PS_API ps_prefetch_policy ps_prefetch_policy_of(ps_prefetch_policy policy, uint32_t ranks);
 
 // The linears of weight_prefetch_config, as users of vLLM-Ascend know it, and its modules.
 typedef enum ps_ratio_site {
@@ -379,10 +388,12 @@ PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 
 // ---- prefetching
 
-// What prefetching did for one site in decoding, or in reading prompts, since the session was made;
-// of this rank.
+// What prefetching did for one site in one kind of window, in decoding or in reading prompts, since
+// the session was made; of this rank.
 typedef struct ps_prefetch_site {
     const char *site; // "attn.qkv", "kv", ...; "all": together; static
+    const char
+        *window;      // "comm": while ranks wait for each other, "barrier": workers; "all"; static
     uint64_t planned; // prefetches in the plans
     uint64_t fired;   // how often they were made
     uint64_t asked_bytes;
@@ -395,9 +406,9 @@ typedef struct ps_prefetch_site {
     bool is_prompt; // of steps of more than 8 rows
     bool is_off;    // the policy auto has switched it off, because it lost
 } ps_prefetch_site;
-#define PS_PREFETCH_SITES_MAX 32u
+#define PS_PREFETCH_SITES_MAX 64u
 
-// Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none with one rank, or policy off.
+// Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none where nothing is planned.
 PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
 
 // ---- sampling

@@ -45,8 +45,10 @@ static const char *const ACTIVATIONS[] = {
 static const char *const GATINGS[] = {
     [PS_GATING_SOFTMAX] = "softmax", [PS_GATING_SOFTMAX_SELECTED] = "softmax_selected"};
 
-static const char *const WINDOWS[] = {
-    [PS_WINDOW_NONE] = "none", [PS_WINDOW_VECTOR] = "vector", [PS_WINDOW_COMM] = "comm"};
+static const char *const WINDOWS[] = {[PS_WINDOW_NONE] = "none",
+                                      [PS_WINDOW_VECTOR] = "vector",
+                                      [PS_WINDOW_COMM] = "comm",
+                                      [PS_WINDOW_BARRIER] = "barrier"};
 
 #define COUNT_OF(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 

@@ -64,8 +64,13 @@ const char *ps_site_name(ps_site site); // "attn.qkv"; "" for PS_SITE_NONE
 typedef enum ps_rope_style { PS_ROPE_NORM, PS_ROPE_NEOX } ps_rope_style;
 typedef enum ps_activation { PS_ACTIVATION_SILU, PS_ACTIVATION_GELU } ps_activation;
 
-// What else the memory system could do while an operator runs.
-typedef enum ps_window { PS_WINDOW_NONE, PS_WINDOW_VECTOR, PS_WINDOW_COMM } ps_window;
+// What else the memory system could do while an operator runs, or is waited for.
+typedef enum ps_window {
+    PS_WINDOW_NONE,
+    PS_WINDOW_VECTOR,
+    PS_WINDOW_COMM,
+    PS_WINDOW_BARRIER, // of a prefetch: workers that come early to the barrier behind it make it
+} ps_window;
 
 // Why a prefetch moves what it moves. Those from PS_REASON_DECLINED on are not made: they stand in
 // graphs and plans for people to see.

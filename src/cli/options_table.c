@@ -259,7 +259,8 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "off|preserve|auto",
-     "what ranks move into their caches while they wait for each other (default auto)"},
+     "what is moved into caches while ranks wait for each other, and by auto while workers wait at "
+     "barriers (default: auto with several ranks, off with one)"},
     // sampling
     {{"seed"},
      's',

@@ -72,8 +72,9 @@ static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
     const ps_value *value = &plan->values[plan->steps[i].inputs[0]].is;
     const uint64_t whole = whole_bytes(plan, value);
     return json_pack(
-        "{s:i, s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name, "site",
-        ps_site_name((ps_site)a->site), "layer", (int)a->layer, "reason",
+        "{s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name,
+        "site", ps_site_name((ps_site)a->site), "layer", (int)a->layer, "window",
+        a->window == PS_WINDOW_BARRIER ? "barrier" : "comm", "reason",
         ps_reason_name((ps_reason)a->reason), "taken", (int)(a->reason < PS_REASON_DECLINED),
         "bytes", (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
 }
@@ -239,13 +240,14 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     ps_session_options session = {.context_tokens = options->context_tokens,
                                   .batch_rows = options->rows,
                                   .k_type = options->k_type,
-                                  .v_type = options->v_type};
+                                  .v_type = options->v_type,
+                                  .prefetch = options->prefetch};
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
     ps_machine machine;
     ps_plan_set set;
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
-    set.key = ps_session_plan_key(file, &machine, NULL);
+    set.key = ps_session_plan_key(file, &machine, NULL, session.prefetch);
     set.plan_count = ps_session_buckets(&session, NULL, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
         const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);

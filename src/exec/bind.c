@@ -229,7 +229,7 @@ static ps_status find_readers(ps_program *program, const ps_bound_step **next_re
 
 static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
 {
-    uint64_t sites = 0;
+    uint64_t slots = 0;
     const ps_bound_step **next_reader = PS_ARENA_NEW(&exec->arena, const ps_bound_step *,
                                                      program->plan->value_count);
     if (next_reader == NULL) {
@@ -250,10 +250,10 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
         if (step->reader != NULL) {
             step->number = number;
             program->prefetch_steps[number++] = step;
-            sites |= (uint64_t)1 << step->plan->attributes.site;
+            slots |= (uint64_t)1 << ps_prefetch_slot(step);
         }
     }
-    ps_guard_init(&program->guard, sites, exec->options.guards_prefetch);
+    ps_guard_init(&program->guard, slots, exec->options.guards_prefetch);
     return PS_OK;
 }
 

@@ -104,7 +104,8 @@ typedef struct ps_kv_span {
 
 // Where a walk over the spans of one worker and step stands; {0} at the start.
 typedef struct ps_kv_cursor {
-    uint64_t units; // that have been passed
+    uint64_t units; // of the reader that stand before the row,
+    uint64_t taken; // and, of an attention_partial, those of this worker that have been passed
     uint32_t row, row_end, head;
 } ps_kv_cursor;
 
@@ -134,7 +135,7 @@ typedef struct ps_walk {
     char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
     ps_comm_run *comm; // of worker 0, NULL for the others
     ps_touch *touch;
-    uint64_t prefetch_mask; // sites that prefetch nothing in this run
+    uint64_t prefetch_mask; // slots of the guard that prefetch nothing in this run
     ps_trace_lane *lane;    // of this worker; NULL: nothing is recorded
 } ps_walk;
 
@@ -154,6 +155,12 @@ uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan
 // Bytes of comm_scratch that a collective takes in a step of the plan.
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
                                     const ps_bound_step *step);
+
+static inline uint32_t ps_prefetch_slot(const ps_bound_step *prefetch)
+{
+    const ps_op_attributes *attributes = &prefetch->plan->attributes;
+    return ps_guard_slot((ps_site)attributes->site, (ps_window)attributes->window);
+}
 
 // Touches the next part of what the worker is to prefetch; false: nothing is left. context: the
 // ps_walk.

@@ -298,16 +298,22 @@ static void share_units(const ps_walk *walk, const shape *s, uint64_t *begin, ui
     ps_plan_share(units, walk->worker, walk->workers, begin, end);
 }
 
+// Unit `index` of row r.
+static unit unit_of_row(const ps_walk *walk, const shape *s, uint32_t r, uint64_t index)
+{
+    const uint32_t first = first_seen(s->window, walk->rows[r].position) / CHUNK;
+    return (unit){.row = r,
+                  .kv_head = (uint32_t)(index % s->layer->kv_heads),
+                  .chunk = first + (uint32_t)(index / s->layer->kv_heads)};
+}
+
 static unit unit_at(const ps_walk *walk, const shape *s, uint64_t index)
 {
     uint32_t r = 0;
     for (; index >= units_of_row(walk, s, r); r++) {
         index -= units_of_row(walk, s, r);
     }
-    const uint32_t first = first_seen(s->window, walk->rows[r].position) / CHUNK;
-    return (unit){.row = r,
-                  .kv_head = (uint32_t)(index % s->layer->kv_heads),
-                  .chunk = first + (uint32_t)(index / s->layer->kv_heads)};
+    return unit_of_row(walk, s, r, index);
 }
 
 void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step)
@@ -381,9 +387,12 @@ static bool next_of_units(const ps_walk *walk, const shape *s, ps_kv_cursor *cur
 {
     uint64_t begin, end;
     share_units(walk, s, &begin, &end);
-    while (begin + cursor->units < end) {
-        const uint64_t index = begin + cursor->units++;
-        const unit u = unit_at(walk, s, index);
+    while (begin + cursor->taken < end) {
+        const uint64_t index = begin + cursor->taken++;
+        for (; index >= cursor->units + units_of_row(walk, s, cursor->row); cursor->row++) {
+            cursor->units += units_of_row(walk, s, cursor->row);
+        }
+        const unit u = unit_of_row(walk, s, cursor->row, index - cursor->units);
         *out = span_of_unit(walk, s, &u);
         if (out->block < out->end && !is_read_before(walk, s, &u, index, begin)) {
             return true;

@@ -115,7 +115,7 @@ static ps_trace_lane *lane_of(const ps_walk *walk)
 
 static bool is_masked(const ps_walk *walk, const ps_bound_step *step)
 {
-    return (walk->prefetch_mask >> step->plan->attributes.site & 1) != 0;
+    return (walk->prefetch_mask >> ps_prefetch_slot(step) & 1) != 0;
 }
 
 // Bytes that the worker reads of what the prefetch is of.
@@ -203,23 +203,23 @@ void ps_exec_touch_end(const ps_walk *walk)
 // ---- the report
 
 void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
-                             ps_prefetch_report *out)
+                             ps_window window, ps_prefetch_report *out)
 {
-    const ps_gain gain = ps_guard_gain(&program->guard, site);
+    const uint32_t slot = site == PS_SITE_COUNT ? PS_GUARD_ALL : ps_guard_slot(site, window);
+    const ps_gain gain = ps_guard_gain(&program->guard, slot);
     *out = (ps_prefetch_report){.controls = gain.controls,
                                 .gain = gain.median,
                                 .gain_lower = gain.lower,
                                 .gain_upper = gain.upper,
-                                .is_off = program->guard.off >> site & 1};
-    for (uint32_t i = 0; i < program->plan->step_count; i++) {
-        const ps_bound_step *step = &program->steps[i];
-        if (step->reader == NULL || (site != PS_SITE_NONE && step->plan->attributes.site != site)) {
+                                .is_off = program->guard.off >> slot & 1};
+    for (uint32_t i = 0; i < program->prefetch_count; i++) {
+        if (slot != PS_GUARD_ALL && ps_prefetch_slot(program->prefetch_steps[i]) != slot) {
             continue;
         }
         out->planned++;
         for (uint32_t w = 0; w < ps_team_workers(exec->team); w++) {
             const ps_prefetch_count *count =
-                &program->prefetches[(uint64_t)w * program->prefetch_count + step->number];
+                &program->prefetches[(uint64_t)w * program->prefetch_count + i];
             out->fired += w == 0 ? count->fired : 0;
             out->asked_bytes += count->asked_bytes;
             out->moved_bytes += count->moved_bytes;

@@ -330,13 +330,13 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     // Programs are the executor's own.
     ps_guard *guard = &((ps_program *)(uintptr_t)program)->guard;
     job.prefetch_mask = ps_guard_begin(guard, step->row_count);
-    const uint64_t start = guard->site_count > 0 ? ps_clock_ns() : 0;
+    const uint64_t start = guard->slot_count > 0 ? ps_clock_ns() : 0;
     job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_trace_lane *lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[0];
     const uint64_t run_ns = ps_record_now(lane);
     ps_team_run(exec->team, walk_plan, &job);
     ps_record_run(lane, step, job.prefetch_mask, run_ns, ps_record_now(lane));
-    if (guard->site_count > 0) {
+    if (guard->slot_count > 0) {
         ps_guard_end(guard, (double)(ps_clock_ns() - start));
     }
     if (exec->times != NULL) {

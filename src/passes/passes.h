@@ -90,6 +90,14 @@ uint64_t ps_ratio_cap_bytes(const ps_pass_options *options, const char **out_sou
 PS_MUST_USE ps_status ps_pass_schedule(const ps_graph *graph, const ps_pass_options *options,
                                        ps_plan **out);
 
+// Puts prefetches in front of barriers of a scheduled plan, where policy, threads and ranks ask for
+// it (ps_prefetch_policy_of is auto, and there are two workers or more): of what is read between
+// the barrier and the next one, as much as workers could move in the time between the barrier
+// before and this one, and as the caches hold beside what collectives' prefetches have moved.
+// Reasons are those of the policy auto. Memory comes from the arena.
+PS_MUST_USE ps_status ps_pass_barriers(ps_plan *plan, const ps_pass_options *options,
+                                       ps_arena *arena);
+
 // The compiler: the passes in order, each followed by verification.
 PS_MUST_USE ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out);
 

@@ -11,8 +11,19 @@
 
 const char *ps_prefetch_policy_name(ps_prefetch_policy policy)
 {
-    static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"auto", "off", "preserve", "ratio"};
+    static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"default", "auto", "off",
+                                                                "preserve", "ratio"};
     return (unsigned)policy < PS_PREFETCH_POLICY_COUNT ? NAMES[policy] : NULL;
+}
+
+// With one rank nobody pays for what has not been shown to pay: it has to be asked for. Without
+// collectives there is nothing that preserve would do.
+ps_prefetch_policy ps_prefetch_policy_of(ps_prefetch_policy policy, uint32_t ranks)
+{
+    if (ranks <= 1 && (policy == PS_PREFETCH_DEFAULT || policy == PS_PREFETCH_PRESERVE)) {
+        return PS_PREFETCH_OFF;
+    }
+    return policy == PS_PREFETCH_DEFAULT ? PS_PREFETCH_AUTO : policy;
 }
 
 // What one collective's time may be used for.

@@ -1,10 +1,10 @@
 // plan/verify_prefetch.c - what a prefetch must have around it.
 //
 // A prefetch starts when the collective's input is ready, and lasts while workers wait: it stands
-// behind a collective that nobody has joined yet, or right before a barrier. One of a vector window
-// may stand before a vector operator, beside which machines with a stream for it make it. Elsewhere
-// it would start too late, or run in place of the work. It ends with its wait at the latest, so that nothing
-// is left to join.
+// behind a collective that nobody has joined yet, or right before a barrier, as one of the window
+// "barrier" has to; one of the window "vector" may stand before a vector operator, beside which
+// machines with a stream for it make it. Elsewhere it would start too late, or run in place of the
+// work. It ends with its wait at the latest, so that nothing is left to join.
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -14,10 +14,15 @@ static bool is_vector(const ps_plan_step *step)
     return (ps_op_get(step->op)->flags & PS_OP_VECTOR) != 0;
 }
 
+static bool is_at_barrier(const ps_plan_step *step)
+{
+    return step->attributes.window == PS_WINDOW_BARRIER;
+}
+
 static bool has_wait(const ps_plan_check *check, uint32_t index)
 {
     const ps_plan *plan = check->plan;
-    if (check->started[index] > check->joined[index]) {
+    if (!is_at_barrier(&plan->steps[index]) && check->started[index] > check->joined[index]) {
         return true;
     }
     uint32_t next = index;
@@ -45,10 +50,9 @@ static ps_status check_one(const ps_plan_check *check, uint32_t index, const uin
         return PS_OK;
     }
     if (!has_wait(check, index)) {
-        return ps_fail(PS_INVALID,
-                       "prefetch of '%s' starts late: no collective is in flight, and no barrier "
-                       "follows",
-                       name);
+        return ps_fail(
+            PS_INVALID, "prefetch of '%s' starts late: %sno barrier follows", name,
+            is_at_barrier(&check->plan->steps[index]) ? "" : "no collective is in flight, and ");
     }
     // A later one may go on where this one ends.
     const ps_op_attributes *here = &check->plan->steps[index].attributes;

@@ -95,9 +95,9 @@ static uint64_t run(machine *m, input *in, ps_site site)
                                      .copy_from = PS_NO_BLOCK};
     }
     in->step.block_count = CHANGES;
-    ps_exec_prefetch_report(m->exec, m->program, site, &before);
+    ps_exec_prefetch_report(m->exec, m->program, site, PS_WINDOW_COMM, &before);
     expect_ok(ps_exec_run(m->exec, m->program, &in->step));
-    ps_exec_prefetch_report(m->exec, m->program, site, &after);
+    ps_exec_prefetch_report(m->exec, m->program, site, PS_WINDOW_COMM, &after);
     assert_true(after.moved_bytes - before.moved_bytes <= after.asked_bytes - before.asked_bytes);
     assert_int_equal(after.planned, after.fired - before.fired);
     return after.asked_bytes - before.asked_bytes;
