@@ -175,7 +175,7 @@ static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
             return PS_OK;
         }
     }
-    return ps_fail(PS_INVALID, "%s '%s': off, preserve or auto would be right", what, text);
+    return ps_fail(PS_INVALID, "%s '%s': off, preserve, auto or ratio would be right", what, text);
 }
 
 static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)

@@ -69,6 +69,7 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .v_dtype = ps_kv_type_dtype(options->v_type),
                              .machine = machine,
                              .prefetch = options->prefetch,
+                             .ratios = options->ratios,
                              .comm_schedule = options->comm_schedule,
                              .ranks = ps_ranks_size(ranks),
                              .rank = ps_ranks_rank(ranks)};
