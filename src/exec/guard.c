@@ -3,7 +3,7 @@
 // One run of a program in 32 is a control: nothing is prefetched in it, or not for one slot, a site
 // in one kind of window; same bits make that safe. A control is held against the runs before and
 // after it, so that a drift of the machine's speed meets all three. What a slot gains is the median
-// of its last 64 controls. In guarded executors, one that has lost in eight of them is switched off.
+// of its last 64 controls. In guarded executors, one that has lost in eight is switched off.
 #include "exec/guard.h"
 
 #include <stdlib.h>

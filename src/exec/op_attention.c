@@ -401,7 +401,7 @@ static bool next_of_units(const ps_walk *walk, const shape *s, ps_kv_cursor *cur
     return false;
 }
 
-// Whether a tile of a sequence and head is dealt to this worker; first: the number of the first one.
+// Whether a tile of a sequence and head is dealt to this worker; first: number of the first one.
 static bool has_tile(const ps_walk *walk, uint64_t first, uint32_t tiles, uint32_t kv_heads)
 {
     for (uint32_t t = 0; t < smaller(tiles, walk->workers); t++) {

@@ -136,7 +136,7 @@ static void test_who_asks_for_it(void **state)
     }
 }
 
-// 20 bytes for each nanosecond of work since the barrier before: 69632 bytes of a weight are read in
+// 20 bytes for each nanosecond of work since the barrier before: a weight of 69632 bytes is read in
 // 1741, the joined q, k and v in 3482. A KV takes what its context leaves.
 static void test_time_since_the_barrier_before(void **state)
 {
