@@ -194,7 +194,7 @@ static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
 static bool can_prefetch_for(ps_op op)
 {
     return op == PS_OP_LINEAR || op == PS_OP_LINEAR_ALL_REDUCE || op == PS_OP_GATE_UP ||
-           op == PS_OP_ATTENTION || op == PS_OP_ATTENTION_PARTIAL;
+           op == PS_OP_EXPERT_GATE_UP || op == PS_OP_ATTENTION || op == PS_OP_ATTENTION_PARTIAL;
 }
 
 // From the last step to the first. next_reader [values]: the next step that reads it.
@@ -222,9 +222,26 @@ static ps_status find_readers(ps_program *program, const ps_bound_step **next_re
                            i, ps_op_get(step->reader->plan->op)->name,
                            (size_t)(step->reader - program->steps));
         }
-        program->prefetch_count++;
     }
     return PS_OK;
+}
+
+// Links the steps that are no prefetches, and counts the others.
+static void link_steps(ps_program *program)
+{
+    uint32_t *next = &program->first;
+    uint32_t *end = &program->first_prefetch_end;
+    for (uint32_t i = 0; i < program->plan->step_count; i++) {
+        ps_bound_step *step = &program->steps[i];
+        if (step->plan->op != PS_OP_PREFETCH) {
+            *next = i;
+            next = &step->next;
+            end = &step->prefetch_end;
+        }
+        program->prefetch_count += step->reader != NULL;
+        *end = program->prefetch_count;
+    }
+    *next = program->plan->step_count;
 }
 
 static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
@@ -236,21 +253,20 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
         return PS_NO_MEMORY;
     }
     PS_TRY(find_readers(program, next_reader));
-    program->prefetch_steps = PS_ARENA_NEW(&exec->arena, const ps_bound_step *,
-                                           program->prefetch_count);
-    program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,
-                                       (uint64_t)program->prefetch_count *
-                                           ps_team_workers(exec->team));
-    if (program->prefetch_steps == NULL || program->prefetches == NULL) {
+    link_steps(program);
+    const uint32_t workers = ps_team_workers(exec->team);
+    program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_part,
+                                       (uint64_t)program->prefetch_count * workers);
+    if (program->prefetches == NULL) {
         return PS_NO_MEMORY;
     }
-    uint32_t number = 0;
-    for (uint32_t i = 0; i < program->plan->step_count; i++) {
-        ps_bound_step *step = &program->steps[i];
-        if (step->reader != NULL) {
-            step->number = number;
-            program->prefetch_steps[number++] = step;
-            slots |= (uint64_t)1 << ps_prefetch_slot(step);
+    ps_prefetch_part *part = program->prefetches;
+    for (uint32_t worker = 0; worker < workers; worker++) {
+        for (uint32_t i = 0; i < program->plan->step_count; i++) {
+            if (program->steps[i].reader != NULL) {
+                ps_exec_bind_prefetch(&program->steps[i], worker, workers, part);
+                slots |= (uint64_t)1 << part++->slot;
+            }
         }
     }
     ps_guard_init(&program->guard, slots, exec->options.guards_prefetch);
