@@ -391,11 +391,11 @@ PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 // What prefetching did for one site in one kind of window, in decoding or in reading prompts, since
 // the session was made; of this rank.
 typedef struct ps_prefetch_site {
-    const char *site; // "attn.qkv", "kv", ...; "all": together; static
-    const char
-        *window;      // "comm": while ranks wait for each other, "barrier": workers; "all"; static
-    uint64_t planned; // prefetches in the plans
-    uint64_t fired;   // how often they were made
+    const char *site;   // "attn.qkv", "kv", ...; "all": together; static
+    const char *window; // static: "comm", while ranks wait for each other; "barrier", while workers
+                        // do; "vector", while operators before its linear run; or "all"
+    uint64_t planned;   // prefetches in the plans
+    uint64_t fired;     // how often they were made
     uint64_t asked_bytes;
     uint64_t moved_bytes; // before what was waited for had come
     // One run in 32 goes without, for one site or all: how much longer it takes than those beside

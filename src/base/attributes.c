@@ -45,11 +45,6 @@ static const char *const ACTIVATIONS[] = {
 static const char *const GATINGS[] = {
     [PS_GATING_SOFTMAX] = "softmax", [PS_GATING_SOFTMAX_SELECTED] = "softmax_selected"};
 
-static const char *const WINDOWS[] = {[PS_WINDOW_NONE] = "none",
-                                      [PS_WINDOW_VECTOR] = "vector",
-                                      [PS_WINDOW_COMM] = "comm",
-                                      [PS_WINDOW_BARRIER] = "barrier"};
-
 #define COUNT_OF(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
 // The words that stand for the values of one attribute; count 0: it is a number.
@@ -61,7 +56,7 @@ typedef struct wordlist {
 #define NAMES_MAX 16u
 _Static_assert((int)PS_SITE_COUNT <= (int)NAMES_MAX && (int)PS_REASON_COUNT <= (int)NAMES_MAX, "");
 
-// `names` is room for the names of sites or reasons; the nameless site is written by leaving it out.
+// `names` is room for the names of sites, reasons or windows; the nameless site is written by leaving it out.
 static wordlist words_of(uint32_t attribute, const char *names[NAMES_MAX])
 {
     switch (attribute) {
@@ -83,7 +78,10 @@ static wordlist words_of(uint32_t attribute, const char *names[NAMES_MAX])
         }
         return (wordlist){names, PS_REASON_COUNT};
     case ATTRIBUTE_window:
-        return (wordlist){WINDOWS, COUNT_OF(WINDOWS)};
+        for (unsigned i = 0; i < PS_WINDOW_COUNT; i++) {
+            names[i] = ps_window_name((ps_window)i);
+        }
+        return (wordlist){names, PS_WINDOW_COUNT};
     default:
         return (wordlist){NULL, 0};
     }

@@ -35,6 +35,16 @@ const char *ps_site_name(ps_site site)
     return SITES[site];
 }
 
+const char *ps_window_name(ps_window window)
+{
+    static const char *const WINDOWS[] = {[PS_WINDOW_NONE] = "none",
+                                          [PS_WINDOW_VECTOR] = "vector",
+                                          [PS_WINDOW_COMM] = "comm",
+                                          [PS_WINDOW_BARRIER] = "barrier"};
+    ps_assert((unsigned)window < PS_WINDOW_COUNT);
+    return WINDOWS[window];
+}
+
 const char *ps_reason_name(ps_reason reason)
 {
     static const char *const REASONS[] = {

@@ -70,7 +70,9 @@ typedef enum ps_window {
     PS_WINDOW_VECTOR,
     PS_WINDOW_COMM,
     PS_WINDOW_BARRIER, // of a prefetch: workers that come early to the barrier behind it make it
+    PS_WINDOW_COUNT,
 } ps_window;
+const char *ps_window_name(ps_window window); // "none", "vector", "comm", "barrier"
 
 // Why a prefetch moves what it moves. Those from PS_REASON_DECLINED on are not made: they stand in
 // graphs and plans for people to see.

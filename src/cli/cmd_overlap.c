@@ -8,7 +8,7 @@
 //            from the end of the prefetch to the start of its reader
 //   kept     the reader's time behind a prefetch against its time in control runs, which have none
 //   paid     the time of a run against that of a control run without any
-// All of it for prefetches at collectives and at barriers apart.
+// All of it for prefetches at collectives, at barriers and under vector operators apart.
 #include "cli/commands.h"
 #include "cli/json_reader.h"
 #include "cli/json_writer.h"
@@ -21,7 +21,7 @@
 #define LAYERS_MAX 4096u
 #define WORKERS_MAX 256u
 
-typedef enum window { AT_COMM, AT_BARRIER, WINDOWS } window;
+typedef enum window { AT_COMM, AT_BARRIER, AT_VECTOR, WINDOWS } window;
 
 typedef struct event {
     double start, end; // microseconds
@@ -173,7 +173,9 @@ static void read_event(overlap *o, const lanes *all, const json_t *entry)
     *e = (event){.start = number(entry, "ts"),
                  .worker = where->worker,
                  .is_prefetch = where->is_prefetch,
-                 .window = strncmp(name, "barrier", 7) == 0 ? AT_BARRIER : AT_COMM,
+                 .window = strncmp(name, "barrier", 7) == 0  ? AT_BARRIER
+                           : strncmp(name, "vector", 6) == 0 ? AT_VECTOR
+                                                             : AT_COMM,
                  .site = site_name == NULL ? SITES_MAX : find_site(o, site_name + 1),
                  .layer = (uint32_t)number(arguments, "layer"),
                  .bytes = number(arguments, "bytes"),
@@ -317,7 +319,7 @@ static ps_status count_runs(overlap *o)
 // What is said of a site in a kind of window.
 typedef struct finding {
     const char *site, *window;
-    bool is_at_barrier;
+    bool is_among_workers;
     const counts *of;
     double in_time;              // bytes moved of those asked for
     double slack, with, without; // microseconds, medians
@@ -326,7 +328,7 @@ typedef struct finding {
 
 static uint32_t find_all(overlap *o, finding out[SITES_MAX * WINDOWS])
 {
-    static const char *const NAMES[WINDOWS] = {"comm", "barrier"};
+    static const char *const NAMES[WINDOWS] = {"comm", "barrier", "vector"};
     uint32_t count = 0;
     for (uint32_t i = 0; i < o->site_count * WINDOWS; i++) {
         site *s = &o->sites[i / WINDOWS];
@@ -335,7 +337,7 @@ static uint32_t find_all(overlap *o, finding out[SITES_MAX * WINDOWS])
             finding *f = &out[count++];
             *f = (finding){.site = s->name,
                            .window = NAMES[i % WINDOWS],
-                           .is_at_barrier = i % WINDOWS == AT_BARRIER,
+                           .is_among_workers = i % WINDOWS != AT_COMM,
                            .of = c,
                            .in_time = c->moved / c->asked,
                            .slack = median(&c->slack),
@@ -347,12 +349,12 @@ static uint32_t find_all(overlap *o, finding out[SITES_MAX * WINDOWS])
     return count;
 }
 
-// At a barrier the last worker does not wait, and moves nothing in time.
+// Among workers the last one does not wait, and moves nothing in time.
 static const char *advice(const finding *f)
 {
     return isnan(f->kept)   ? "no control run in the trace"
            : f->kept > 0.98 ? "off: the reader is no faster"
-           : f->in_time < 0.9 && !f->is_at_barrier
+           : f->in_time < 0.9 && !f->is_among_workers
                ? "smaller, or a longer wait: not all of it comes in time"
            : f->slack > 20 ? "larger, if there is more to fetch: it is done early"
                            : "as it is";

@@ -13,7 +13,7 @@
 // What can be hidden while a step, or the wait before it, lasts.
 static const char *window_of(const ps_plan_step *step)
 {
-    if (step->attributes.window == PS_WINDOW_VECTOR) {
+    if (step->op != PS_OP_PREFETCH && step->attributes.window == PS_WINDOW_VECTOR) {
         return step->barrier ? "barrier+vector" : "vector";
     }
     return step->barrier ? "barrier" : "";
@@ -74,9 +74,10 @@ static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name,
         "site", ps_site_name((ps_site)a->site), "layer", (int)a->layer, "window",
-        a->window == PS_WINDOW_BARRIER ? "barrier" : "comm", "reason",
-        ps_reason_name((ps_reason)a->reason), "taken", (int)(a->reason < PS_REASON_DECLINED),
-        "bytes", (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
+        ps_window_name(a->window == PS_WINDOW_NONE ? PS_WINDOW_COMM : (ps_window)a->window),
+        "reason", ps_reason_name((ps_reason)a->reason), "taken",
+        (int)(a->reason < PS_REASON_DECLINED), "bytes",
+        (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
 }
 
 typedef struct totals {

@@ -4,14 +4,18 @@
 
 #include "base/ops.h"
 
+#include <assert.h>
+
 #define PS_GUARD_GAINS 64u
 
-// What is judged by itself: a site in one kind of window, collectives or barriers.
-#define PS_GUARD_SLOTS (2u * PS_SITE_COUNT)
+// What is judged by itself: a site in one kind of window. Prefetches that name none are made at
+// collectives.
+#define PS_GUARD_SLOTS ((uint32_t)PS_WINDOW_COUNT * PS_SITE_COUNT)
+static_assert(PS_GUARD_SLOTS < 64, "a bit each");
 #define PS_GUARD_ALL PS_GUARD_SLOTS // all of them together
 static inline uint32_t ps_guard_slot(ps_site site, ps_window window)
 {
-    return (uint32_t)site + (window == PS_WINDOW_BARRIER ? PS_SITE_COUNT : 0u);
+    return (uint32_t)(window == PS_WINDOW_NONE ? PS_WINDOW_COMM : window) * PS_SITE_COUNT + site;
 }
 
 // Of one slot, or of all.

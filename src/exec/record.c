@@ -10,9 +10,13 @@ static const ps_trace_kind STEPS[PS_OP_COUNT] = {
 static const ps_trace_kind WAIT = {"wait", "wait", {"layer"}};
 static const ps_trace_kind RUN = {"run", "run", {"step", "rows", "mask"}};
 static const ps_trace_kind COMM = {"collective", "comm", {"layer"}};
-static const ps_trace_kind PREFETCH = {"prefetch", "prefetch", {"layer", "bytes", "asked"}};
-static const ps_trace_kind AT_BARRIER = {
-    "barrier_prefetch", "prefetch", {"layer", "bytes", "asked"}};
+// By window.
+static const ps_trace_kind PREFETCHES[PS_WINDOW_COUNT] = {
+    [PS_WINDOW_NONE] = {"prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_COMM] = {"prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_VECTOR] = {"vector_prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_BARRIER] = {"barrier_prefetch", "prefetch", {"layer", "bytes", "asked"}},
+};
 
 static const char *site_of(const ps_bound_step *step)
 {
@@ -55,7 +59,6 @@ void ps_record_prefetch(ps_trace_lane *lane, const ps_bound_step *step, uint64_t
 {
     const int64_t arguments[] = {step->plan->attributes.layer, (int64_t)moved_bytes,
                                  (int64_t)asked_bytes};
-    const bool is_at_barrier = step->plan->attributes.window == PS_WINDOW_BARRIER;
-    ps_trace_span(lane, is_at_barrier ? &AT_BARRIER : &PREFETCH, site_of(step), start_ns, end_ns,
+    ps_trace_span(lane, &PREFETCHES[step->plan->attributes.window], site_of(step), start_ns, end_ns,
                   arguments);
 }

@@ -196,9 +196,7 @@ static ps_prefetch_site site_report(const ps_session *session, ps_site site, ps_
 {
     const bool is_all = site == PS_SITE_COUNT;
     ps_prefetch_site sum = {.site = is_all ? "all" : ps_site_name(site),
-                            .window = is_all                        ? "all"
-                                      : window == PS_WINDOW_BARRIER ? "barrier"
-                                                                    : "comm",
+                            .window = is_all ? "all" : ps_window_name(window),
                             .is_prompt = is_prompt};
     for (uint32_t i = 0; i < session->config.program_count; i++) {
         const ps_program *program = session->config.programs[i];
@@ -226,15 +224,15 @@ uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *ou
 {
     uint32_t count = 0;
     for (uint32_t prompt = 0; prompt < 2; prompt++) {
-        // All together stand last.
-        for (uint32_t site = PS_SITE_NONE + 1; site <= PS_SITE_COUNT; site++) {
-            out[count] = site_report(session, (ps_site)site, PS_WINDOW_COMM, prompt == 1);
-            count += out[count].planned > 0;
-            if (site < PS_SITE_COUNT) {
-                out[count] = site_report(session, (ps_site)site, PS_WINDOW_BARRIER, prompt == 1);
+        for (uint32_t site = PS_SITE_NONE + 1; site < PS_SITE_COUNT; site++) {
+            for (uint32_t window = PS_WINDOW_NONE + 1; window < PS_WINDOW_COUNT; window++) {
+                out[count] = site_report(session, (ps_site)site, (ps_window)window, prompt == 1);
                 count += out[count].planned > 0;
             }
         }
+        // All together stand last.
+        out[count] = site_report(session, PS_SITE_COUNT, PS_WINDOW_NONE, prompt == 1);
+        count += out[count].planned > 0;
     }
     return count;
 }

@@ -1,4 +1,4 @@
-// cli/additional_config.c - --additional-config and --prefetch, which have to agree.
+// cli/choose_policy.c - --additional-config and --prefetch, which have to agree.
 #include "base/log.h"
 #include "cli/commands.h"
 
