@@ -72,11 +72,11 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 // PS_INVALID (the graph has prefetches already), PS_NO_MEMORY
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 
-// Policy ratio: before the linears that the options name, as many bytes of the weight as their ratios
-// say, at most ps_ratio_cap_bytes a linear, which is moved while the vector operators before it run.
-// A machine with a stream for prefetches starts there; on others, workers who have no rows of those
-// operators, or are done, move them: behind the last wait before the linear. It goes over the plan,
-// because scheduling makes the waits.
+// Policy ratio: before the linears that the options name, as many bytes of the weight as their
+// ratios say, at most ps_ratio_cap_bytes a linear, to be moved while the vector operators before it
+// run. A machine with a stream for prefetches starts there; on others, workers who have no rows of
+// those operators, or are done, move them: behind the last wait before the linear. It goes over the
+// plan, because scheduling makes the waits.
 //
 // A weight is moved as a prefix of each worker's part, one of experts as a prefix of all experts.
 PS_MUST_USE ps_status ps_pass_ratio(ps_plan *plan, const ps_pass_options *options, ps_arena *arena);

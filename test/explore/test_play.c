@@ -2,7 +2,8 @@
 // ctest-links: ps_passes;ps_ir
 // Goal: played on a machine with a stream for prefetches, a plan gains what its vector windows have
 // time for, loses when it asks for more, and gains nothing from bytes that nobody reads sooner.
-// Method: the plan of ratio.graph under ratios 0 to 1, on machines whose rates make the answer known.
+// Method: the plan of ratio.graph under ratios 0 to 1, on machines whose rates make the answer
+// known.
 #include "explore/play.h"
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"

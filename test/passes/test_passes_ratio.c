@@ -1,13 +1,13 @@
 // ctest-labels: file
 // ctest-links: ps_ir
 // Goal: of each linear that weight_prefetch_config names, the plan moves what its ratio and the cap
-// say, where its vector operators are waited for, or beside them on a machine with a stream; what is
-// not moved says why. Method: one graph with a dense layer and one with experts (ratio.graph, which
-// states the bytes of everything), and its plan as one line.
+// say, where its vector operators are waited for, or beside them on a machine with a stream; what
+// is not moved says why. Method: one graph with a dense layer and one with experts (ratio.graph,
+// which states the bytes of everything), and its plan as one line.
 //
 // In a line "/" is a wait, "v" a vector operator, a word a linear or an attention by its site, and
-// in brackets stands what is prefetched there: "gate" is all of it, "gate:100" so many bytes; a word
-// in parentheses is the reason.
+// in brackets stands what is prefetched there: "gate" is all of it, "gate:100" so many bytes; a
+// word in parentheses is the reason.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
