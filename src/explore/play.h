@@ -4,8 +4,9 @@
 // slowest of its bytes from memory, its bytes from cache and its arithmetic; a collective runs
 // beside what follows until it is joined; in that wait prefetches move bytes in their order, and
 // what they have moved is read at the cache's rate afterwards. On a machine with a stream for
-// prefetches those of vector windows start where they stand and move beside the operators; who reads
-// what one has moved waits for all of them, as on the accelerators that have such a stream. Pure.
+// prefetches those of vector windows start where they stand and move beside the operators; who
+// reads what one has moved waits for all of them, as on the accelerators that have such a stream.
+// Pure.
 #ifndef PS_EXPLORE_PLAY_H
 #define PS_EXPLORE_PLAY_H
 

@@ -158,8 +158,8 @@ static ps_status join_listed(ps_graph *graph, const uint32_t *list, uint32_t cou
     return PS_OK;
 }
 
-// On a machine with a stream for prefetches vector operators are a time of their own: the activation
-// stays one, and gate and up are one linear before it.
+// On a machine with a stream for prefetches vector operators are a time of their own: the
+// activation stays one, and gate and up are one linear before it.
 static bool keeps_activations(const ps_pass_options *options)
 {
     return options->machine != NULL && options->machine->has_prefetch_stream;
