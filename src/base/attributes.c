@@ -56,7 +56,8 @@ typedef struct wordlist {
 #define NAMES_MAX 16u
 _Static_assert((int)PS_SITE_COUNT <= (int)NAMES_MAX && (int)PS_REASON_COUNT <= (int)NAMES_MAX, "");
 
-// `names` is room for the names of sites, reasons or windows; the nameless site is written by leaving it out.
+// `names` is room for the names of sites, reasons or windows; the nameless site is written by
+// leaving it out.
 static wordlist words_of(uint32_t attribute, const char *names[NAMES_MAX])
 {
     switch (attribute) {

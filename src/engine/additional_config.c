@@ -1,5 +1,5 @@
-// engine/additional_config.c - --additional-config, strictly: in other systems a misspelt key, a ratio of 0 and one
-// of 1.5 have all meant "the whole weight", and "enable" for "enabled" has meant nothing.
+// engine/additional_config.c - --additional-config, strictly: in other systems a misspelt key, a
+// ratio of 0 and one of 1.5 have all meant "the whole weight", and "enable" for "enabled" nothing.
 #include "base/scan.h"
 #include "base/status.h"
 #include "engine/json_values.h"
