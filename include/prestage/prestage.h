@@ -189,15 +189,73 @@ typedef enum ps_kv_type { PS_KV_F16, PS_KV_Q8_0 } ps_kv_type;
 // "f16", "q8_0"; NULL behind the last; static.
 PS_API const char *ps_kv_type_name(ps_kv_type type);
 
-// What ranks move nearer to the compute while they wait for each other. No result changes by it.
+// What is moved nearer to the compute while ranks wait for each other, or workers at a barrier for
+// the last one. No result changes by it.
 typedef enum ps_prefetch_policy {
-    PS_PREFETCH_AUTO, // weights and KV, whole or in part, as far as the wait and the caches allow
+    PS_PREFETCH_DEFAULT, // auto with several ranks, off with one
+    // Weights and KV, whole or in part, as far as the wait and the caches allow, at collectives and
+    // barriers; what turns out not to pay is switched off. With one rank and one thread there is
+    // nothing to wait for.
+    PS_PREFETCH_AUTO,
     PS_PREFETCH_OFF,
-    PS_PREFETCH_PRESERVE, // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2
+    // Algorithm 1 of arXiv 2501.08192: whole ones, below the capacity of L2; at collectives alone.
+    PS_PREFETCH_PRESERVE,
+    // The parts of weights that ps_prefetch_ratios says, under the vector operators before their
+    // linears.
+    PS_PREFETCH_RATIO,
     PS_PREFETCH_POLICY_COUNT,
 } ps_prefetch_policy;
-PS_API const char *
-ps_prefetch_policy_name(ps_prefetch_policy policy); // NULL behind the last; static
+// "default", "auto", "off", "preserve"; NULL behind the last; static
+PS_API const char *ps_prefetch_policy_name(ps_prefetch_policy policy);
+// What a policy comes to with so many ranks.
+PS_API ps_prefetch_policy ps_prefetch_policy_of(ps_prefetch_policy policy, uint32_t ranks);
+
+// The linears of weight_prefetch_config, as users of vLLM-Ascend know it, and its modules.
+typedef enum ps_ratio_site {
+    PS_RATIO_ATTN_QKV,
+    PS_RATIO_ATTN_O,
+    PS_RATIO_MLP_GATE_UP, // of dense models
+    PS_RATIO_MLP_DOWN,
+    PS_RATIO_MOE_GATE_UP, // all experts of a layer: which ones will be used is not known yet
+    PS_RATIO_COUNT,
+} ps_ratio_site;
+typedef enum ps_ratio_module {
+    PS_MODULE_ATTN,
+    PS_MODULE_MLP,
+    PS_MODULE_MOE,
+    PS_MODULE_COUNT,
+} ps_ratio_module;
+
+// How much of which weight is moved.
+typedef struct ps_prefetch_ratios {
+    double ratio[PS_RATIO_COUNT]; // 0..1 of the linear's weight; 0: no byte
+    uint64_t max_bytes; // of one linear; 0: 18 MiB, or what the caches hold if that is less
+    uint32_t min_tokens[PS_MODULE_COUNT], max_tokens[PS_MODULE_COUNT]; // rows of a step
+} ps_prefetch_ratios;
+
+// What vLLM-Ascend's guide says: moe.gate_up 0.8, the others 1; steps of any number of rows.
+PS_API ps_prefetch_ratios ps_prefetch_ratios_default(void);
+
+// vLLM's --additional-config, as far as it is about prefetching weights.
+typedef struct ps_additional_config {
+    bool is_given;   // there is a weight_prefetch_config
+    bool is_enabled; // false when nothing is said
+    bool is_idle;    // ratios are given, and `enabled` is not: as there, that means off
+    ps_prefetch_ratios ratios;
+} ps_additional_config;
+
+// Reads a JSON object, whose keys may all be left out:
+//
+//     {"weight_prefetch_config": {
+//         "enabled": true,
+//         "prefetch_ratio": {"attn": {"qkv": 1.0, "o": 1.0}, "mlp": {"gate_up": 1.0, "down": 1.0},
+//                            "moe": {"gate_up": 0.8}},
+//         "max_prefetch_bytes": 18874368,
+//         "min_tokens": {"moe": 96}, "max_tokens": {"mlp": 499}}}
+//
+// PS_INVALID  anything else: an unknown key, a key twice, a ratio outside [0, 1], a number or a
+//             truth value as a string. The message has the key's path and what would be right
+PS_API PS_MUST_USE ps_status ps_additional_config_read(const char *json, ps_additional_config *out);
 
 // How results of ranks are summed.
 typedef enum ps_comm_schedule {
@@ -218,6 +276,7 @@ typedef struct ps_session_options {
     const char *plan_file;
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
+    ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
     // Ranks share norms and the residual stream by rows: reduce_scatter and all_gather in place of
     // all_reduce. The same bits; no effect with one rank. Not with PS_COMM_FUSED.
@@ -340,12 +399,14 @@ PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 
 // ---- prefetching
 
-// What prefetching did for one site in decoding, or in reading prompts, since the session was made;
-// of this rank.
+// What prefetching did for one site in one kind of window, in decoding or in reading prompts, since
+// the session was made; of this rank.
 typedef struct ps_prefetch_site {
-    const char *site; // "attn.qkv", "kv", ...; "all": together; static
-    uint64_t planned; // prefetches in the plans
-    uint64_t fired;   // how often they were made
+    const char *site;   // "attn.qkv", "kv", ...; "all": together; static
+    const char *window; // static: "comm", while ranks wait for each other; "barrier", while workers
+                        // do; "vector", while operators before its linear run; or "all"
+    uint64_t planned;   // prefetches in the plans
+    uint64_t fired;     // how often they were made
     uint64_t asked_bytes;
     uint64_t moved_bytes; // before what was waited for had come
     // One run in 32 goes without, for one site or all: how much longer it takes than those beside
@@ -356,9 +417,9 @@ typedef struct ps_prefetch_site {
     bool is_prompt; // of steps of more than 8 rows
     bool is_off;    // the policy auto has switched it off, because it lost
 } ps_prefetch_site;
-#define PS_PREFETCH_SITES_MAX 32u
+#define PS_PREFETCH_SITES_MAX 64u
 
-// Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none with one rank, or policy off.
+// Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none where nothing is planned.
 PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
 
 // ---- sampling
@@ -426,6 +487,7 @@ typedef struct ps_plan_options {
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
     const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
     ps_prefetch_policy prefetch;
+    ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
     bool sequence_parallel; // as of a session
     uint32_t best_logits;   // as of a session

@@ -45,9 +45,6 @@ static const char *const ACTIVATIONS[] = {
 static const char *const GATINGS[] = {
     [PS_GATING_SOFTMAX] = "softmax", [PS_GATING_SOFTMAX_SELECTED] = "softmax_selected"};
 
-static const char *const WINDOWS[] = {
-    [PS_WINDOW_NONE] = "none", [PS_WINDOW_VECTOR] = "vector", [PS_WINDOW_COMM] = "comm"};
-
 #define COUNT_OF(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 
 // The words that stand for the values of one attribute; count 0: it is a number.
@@ -56,16 +53,20 @@ typedef struct wordlist {
     uint32_t count;
 } wordlist;
 
-// `sites` is room for the names of the sites; the nameless one is written by leaving it out.
-static wordlist words_of(uint32_t attribute, const char *sites[PS_SITE_COUNT])
+#define NAMES_MAX 16u
+_Static_assert((int)PS_SITE_COUNT <= (int)NAMES_MAX && (int)PS_REASON_COUNT <= (int)NAMES_MAX, "");
+
+// `names` is room for the names of sites, reasons or windows; the nameless site is written by
+// leaving it out.
+static wordlist words_of(uint32_t attribute, const char *names[NAMES_MAX])
 {
     switch (attribute) {
     case ATTRIBUTE_site:
-        sites[PS_SITE_NONE] = NULL;
+        names[PS_SITE_NONE] = NULL;
         for (unsigned i = PS_SITE_NONE + 1; i < PS_SITE_COUNT; i++) {
-            sites[i] = ps_site_name((ps_site)i);
+            names[i] = ps_site_name((ps_site)i);
         }
-        return (wordlist){sites, PS_SITE_COUNT};
+        return (wordlist){names, PS_SITE_COUNT};
     case ATTRIBUTE_rope_style:
         return (wordlist){ROPE_STYLES, COUNT_OF(ROPE_STYLES)};
     case ATTRIBUTE_activation:
@@ -74,11 +75,14 @@ static wordlist words_of(uint32_t attribute, const char *sites[PS_SITE_COUNT])
         return (wordlist){GATINGS, COUNT_OF(GATINGS)};
     case ATTRIBUTE_reason:
         for (unsigned i = 0; i < PS_REASON_COUNT; i++) {
-            sites[i] = ps_reason_name((ps_reason)i);
+            names[i] = ps_reason_name((ps_reason)i);
         }
-        return (wordlist){sites, PS_REASON_COUNT};
+        return (wordlist){names, PS_REASON_COUNT};
     case ATTRIBUTE_window:
-        return (wordlist){WINDOWS, COUNT_OF(WINDOWS)};
+        for (unsigned i = 0; i < PS_WINDOW_COUNT; i++) {
+            names[i] = ps_window_name((ps_window)i);
+        }
+        return (wordlist){names, PS_WINDOW_COUNT};
     default:
         return (wordlist){NULL, 0};
     }
@@ -95,8 +99,8 @@ static ps_status print_value(const ps_op_attributes *attributes, uint32_t attrib
         return ps_buffer_f32(out, *(const float *)field(attributes, attribute));
     }
     const uint32_t value = *(const uint32_t *)field(attributes, attribute);
-    const char *sites[PS_SITE_COUNT];
-    const wordlist list = words_of(attribute, sites);
+    const char *names[NAMES_MAX];
+    const wordlist list = words_of(attribute, names);
     return value < list.count ? ps_buffer_printf(out, "%s", list.words[value])
                               : ps_buffer_printf(out, "%u", value);
 }
@@ -127,8 +131,8 @@ static ps_status scan_value(ps_scan *scan, uint32_t attribute, ps_op_attributes 
     if (IS_FLOAT[attribute]) {
         return ps_scan_f32(scan, target);
     }
-    const char *sites[PS_SITE_COUNT];
-    const wordlist list = words_of(attribute, sites);
+    const char *names[NAMES_MAX];
+    const wordlist list = words_of(attribute, names);
     if (list.count > 0) {
         char what[32];
         (void)snprintf(what, sizeof what, "a value of '%s'", NAMES[attribute]);
@@ -167,8 +171,8 @@ ps_status ps_attributes_check(const ps_op_attributes *attributes)
             continue;
         }
         const uint32_t value = *(const uint32_t *)field(attributes, i);
-        const char *sites[PS_SITE_COUNT];
-        const wordlist list = words_of(i, sites);
+        const char *names[NAMES_MAX];
+        const wordlist list = words_of(i, names);
         if (list.count > 0 && value >= list.count) {
             return ps_fail(PS_INVALID, "%s=%u, less than %u would be right", NAMES[i], value,
                            list.count);

@@ -42,16 +42,31 @@ const char *ps_rows_name(ps_rows rows)
     return NAMES[rows];
 }
 
+const char *ps_window_name(ps_window window)
+{
+    static const char *const WINDOWS[] = {[PS_WINDOW_NONE] = "none",
+                                          [PS_WINDOW_VECTOR] = "vector",
+                                          [PS_WINDOW_COMM] = "comm",
+                                          [PS_WINDOW_BARRIER] = "barrier"};
+    ps_assert((unsigned)window < PS_WINDOW_COUNT);
+    return WINDOWS[window];
+}
+
 const char *ps_reason_name(ps_reason reason)
 {
     static const char *const REASONS[] = {
         [PS_REASON_WHOLE] = "whole",
         [PS_REASON_PART_TIME] = "part_time",
         [PS_REASON_PART_CAPACITY] = "part_capacity",
+        [PS_REASON_PART_RATIO] = "part_ratio",
+        [PS_REASON_PART_CAP] = "part_cap",
         [PS_REASON_NO_TIME] = "no_time",
         [PS_REASON_NO_CAPACITY] = "no_capacity",
         [PS_REASON_AFTER_MISFIT] = "after_misfit",
         [PS_REASON_COMPUTE_BOUND] = "compute_bound",
+        [PS_REASON_RATIO_ZERO] = "ratio_zero",
+        [PS_REASON_TOKENS] = "tokens",
+        [PS_REASON_NO_WINDOW] = "no_window",
     };
     ps_assert((unsigned)reason < PS_REASON_COUNT);
     return REASONS[reason];

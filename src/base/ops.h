@@ -68,8 +68,15 @@ const char *ps_site_name(ps_site site); // "attn.qkv"; "" for PS_SITE_NONE
 typedef enum ps_rope_style { PS_ROPE_NORM, PS_ROPE_NEOX } ps_rope_style;
 typedef enum ps_activation { PS_ACTIVATION_SILU, PS_ACTIVATION_GELU } ps_activation;
 
-// What else the memory system could do while an operator runs.
-typedef enum ps_window { PS_WINDOW_NONE, PS_WINDOW_VECTOR, PS_WINDOW_COMM } ps_window;
+// What else the memory system could do while an operator runs, or is waited for.
+typedef enum ps_window {
+    PS_WINDOW_NONE,
+    PS_WINDOW_VECTOR,
+    PS_WINDOW_COMM,
+    PS_WINDOW_BARRIER, // of a prefetch: workers that come early to the barrier behind it make it
+    PS_WINDOW_COUNT,
+} ps_window;
+const char *ps_window_name(ps_window window); // "none", "vector", "comm", "barrier"
 
 // Why a prefetch moves what it moves. Those from PS_REASON_DECLINED on are not made: they stand in
 // graphs and plans for people to see.
@@ -77,10 +84,15 @@ typedef enum ps_reason {
     PS_REASON_WHOLE,
     PS_REASON_PART_TIME,     // the wait is too short for all of it
     PS_REASON_PART_CAPACITY, // the caches are too small for all of it
+    PS_REASON_PART_RATIO,    // the ratio says so
+    PS_REASON_PART_CAP,      // a linear gets no more
     PS_REASON_NO_TIME,       // what stands before it takes the wait
     PS_REASON_NO_CAPACITY,   // with it, the sum would reach the capacity
     PS_REASON_AFTER_MISFIT,  // stands behind one that did not fit
     PS_REASON_COMPUTE_BOUND, // its reader waits for arithmetic, not for memory
+    PS_REASON_RATIO_ZERO,    // the ratio is 0
+    PS_REASON_TOKENS,        // not for so few, or so many, rows
+    PS_REASON_NO_WINDOW,     // nobody waits before its reader
     PS_REASON_COUNT,
 } ps_reason;
 #define PS_REASON_DECLINED PS_REASON_NO_TIME

@@ -340,6 +340,18 @@ static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
                          b->sides[0].what.name, b->side->what.name);
 }
 
+// What is given, or what comes of it: one rank sums nothing, and one worker waits for nobody.
+static const char *policy_of(const bench *b)
+{
+    const ps_cli_side *side = &b->side->what;
+    if (b->info.ranks > 1 && side->prefetch != PS_PREFETCH_DEFAULT) {
+        return side->name;
+    }
+    return b->info.ranks == 1 && b->info.threads == 1
+               ? "off"
+               : ps_prefetch_policy_name(ps_prefetch_policy_of(side->prefetch, b->info.ranks));
+}
+
 static ps_status measure_test(bench *b, const bench_test *test)
 {
     const bool is_decode = test->prompt == 0;
@@ -352,7 +364,7 @@ static ps_status measure_test(bench *b, const bench_test *test)
         for (uint32_t s = 0; s < b->side_count; s++) {
             b->side = &b->sides[s];
             PS_TRY(measure_once(b, test, i));
-            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, b->side->what.name,
+            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, policy_of(b),
                    b->side->row.tokens_per_s[i]);
         }
     }
@@ -368,12 +380,6 @@ static ps_status measure_test(bench *b, const bench_test *test)
 static const char *k_type(const bench *b)
 {
     return ps_kv_type_name((ps_kv_type)b->options->k_type);
-}
-
-// With one rank there is nothing to wait for, and nothing is prefetched.
-static const char *policy_of(const bench *b)
-{
-    return b->info.ranks == 1 ? "off" : b->side->what.name;
 }
 
 static const char *v_type(const bench *b)
@@ -403,7 +409,7 @@ static const char *test_name(const bench *b, char text[64])
     if (b->options->k_type != PS_KV_F16 || b->options->v_type != PS_KV_F16) {
         length += (size_t)snprintf(text + length, 64 - length, " kv %s/%s", k_type(b), v_type(b));
     }
-    if (b->info.ranks > 1) {
+    if (b->info.ranks > 1 || strcmp(policy_of(b), "off") != 0) {
         (void)snprintf(text + length, 64 - length, " %s", policy_of(b));
     }
     return text;

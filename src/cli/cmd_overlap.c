@@ -8,6 +8,7 @@
 //            from the end of the prefetch to the start of its reader
 //   kept     the reader's time behind a prefetch against its time in control runs, which have none
 //   paid     the time of a run against that of a control run without any
+// All of it for prefetches at collectives, at barriers and under vector operators apart.
 #include "cli/commands.h"
 #include "cli/json_reader.h"
 #include "cli/json_writer.h"
@@ -20,10 +21,13 @@
 #define LAYERS_MAX 4096u
 #define WORKERS_MAX 256u
 
+typedef enum window { AT_COMM, AT_BARRIER, AT_VECTOR, WINDOWS } window;
+
 typedef struct event {
     double start, end; // microseconds
     uint32_t worker;
     bool is_prefetch;
+    window window;        // of a prefetch
     uint32_t site, layer; // site SITES_MAX: none
     double bytes, asked;
     bool starts_run;
@@ -34,11 +38,17 @@ typedef struct list {
     size_t count, capacity;
 } list;
 
-typedef struct site {
-    char name[24];
+// What is counted of a site in one kind of window.
+typedef struct counts {
     uint64_t fired;
     double moved, asked;
-    list slack, with, without;
+    list slack, with;
+} counts;
+
+typedef struct site {
+    char name[24];
+    counts in[WINDOWS];
+    list without; // its readers without a prefetch of any kind
 } site;
 
 typedef struct overlap {
@@ -163,6 +173,9 @@ static void read_event(overlap *o, const lanes *all, const json_t *entry)
     *e = (event){.start = number(entry, "ts"),
                  .worker = where->worker,
                  .is_prefetch = where->is_prefetch,
+                 .window = strncmp(name, "barrier", 7) == 0  ? AT_BARRIER
+                           : strncmp(name, "vector", 6) == 0 ? AT_VECTOR
+                                                             : AT_COMM,
                  .site = site_name == NULL ? SITES_MAX : find_site(o, site_name + 1),
                  .layer = (uint32_t)number(arguments, "layer"),
                  .bytes = number(arguments, "bytes"),
@@ -235,23 +248,34 @@ static ps_status count_prefetch(overlap *o, size_t at, size_t end)
 {
     const event *e = &o->events[at];
     const event *reader = reader_of(o, at, end);
-    site *s = &o->sites[e->site];
-    s->fired++;
-    s->moved += e->bytes;
-    s->asked += e->asked;
-    return reader == NULL ? PS_OK : push(&s->slack, reader->start - e->end);
+    counts *c = &o->sites[e->site].in[e->window];
+    c->fired++;
+    c->moved += e->bytes;
+    c->asked += e->asked;
+    return reader == NULL ? PS_OK : push(&c->slack, reader->start - e->end);
 }
 
-// Whether the run has a prefetch for the operator.
-static bool is_prefetched(const overlap *o, size_t begin, size_t end, const event *reader)
+// Counts the time of an operator with the prefetches that have moved something for it, or without
+// any.
+static ps_status count_reader(overlap *o, size_t begin, size_t end, const event *reader)
 {
+    site *s = &o->sites[reader->site];
+    bool has[WINDOWS] = {false};
+    bool is_control = true;
     for (size_t i = begin; i < end && o->events[i].start <= reader->start; i++) {
         const event *e = &o->events[i];
         if (e->is_prefetch && e->site == reader->site && e->layer == reader->layer) {
-            return true;
+            is_control = false;
+            has[e->window] |= e->bytes > 0;
         }
     }
-    return false;
+    const double time = reader->end - reader->start;
+    for (uint32_t w = 0; w < WINDOWS; w++) {
+        if (has[w]) {
+            PS_TRY(push(&s->in[w].with, time));
+        }
+    }
+    return is_control ? push(&s->without, time) : PS_OK;
 }
 
 static ps_status count_run(overlap *o, size_t begin, size_t end)
@@ -267,9 +291,7 @@ static ps_status count_run(overlap *o, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) {
         const event *e = &o->events[i];
         if (!e->is_prefetch && e->site < SITES_MAX && e->layer > 1) {
-            const bool is_with = prefetches > 0 && is_prefetched(o, begin, end, e);
-            PS_TRY(push(is_with ? &o->sites[e->site].with : &o->sites[e->site].without,
-                        e->end - e->start));
+            PS_TRY(count_reader(o, begin, end, e));
         }
     }
     return push(prefetches > 0 ? &o->runs_with : &o->runs_without,
@@ -294,25 +316,32 @@ static ps_status count_runs(overlap *o)
 
 // ---- results
 
-// What is said of a site.
+// What is said of a site in a kind of window.
 typedef struct finding {
-    const site *of;
+    const char *site, *window;
+    bool is_among_workers;
+    const counts *of;
     double in_time;              // bytes moved of those asked for
     double slack, with, without; // microseconds, medians
     double kept;                 // with / without; NaN: the trace has no control run
 } finding;
 
-static uint32_t find_all(overlap *o, finding out[SITES_MAX])
+static uint32_t find_all(overlap *o, finding out[SITES_MAX * WINDOWS])
 {
+    static const char *const NAMES[WINDOWS] = {"comm", "barrier", "vector"};
     uint32_t count = 0;
-    for (uint32_t i = 0; i < o->site_count; i++) {
-        site *s = &o->sites[i];
-        if (s->fired > 0) {
+    for (uint32_t i = 0; i < o->site_count * WINDOWS; i++) {
+        site *s = &o->sites[i / WINDOWS];
+        counts *c = &s->in[i % WINDOWS];
+        if (c->fired > 0) {
             finding *f = &out[count++];
-            *f = (finding){.of = s,
-                           .in_time = s->moved / s->asked,
-                           .slack = median(&s->slack),
-                           .with = median(&s->with),
+            *f = (finding){.site = s->name,
+                           .window = NAMES[i % WINDOWS],
+                           .is_among_workers = i % WINDOWS != AT_COMM,
+                           .of = c,
+                           .in_time = c->moved / c->asked,
+                           .slack = median(&c->slack),
+                           .with = median(&c->with),
                            .without = median(&s->without)};
             f->kept = f->with / f->without;
         }
@@ -320,13 +349,15 @@ static uint32_t find_all(overlap *o, finding out[SITES_MAX])
     return count;
 }
 
+// Among workers the last one does not wait, and moves nothing in time.
 static const char *advice(const finding *f)
 {
-    return isnan(f->kept)     ? "no control run in the trace"
-           : f->kept > 0.98   ? "off: the reader is no faster"
-           : f->in_time < 0.9 ? "smaller, or a longer wait: not all of it comes in time"
-           : f->slack > 20    ? "larger, if there is more to fetch: it is done early"
-                              : "as it is";
+    return isnan(f->kept)   ? "no control run in the trace"
+           : f->kept > 0.98 ? "off: the reader is no faster"
+           : f->in_time < 0.9 && !f->is_among_workers
+               ? "smaller, or a longer wait: not all of it comes in time"
+           : f->slack > 20 ? "larger, if there is more to fetch: it is done early"
+                           : "as it is";
 }
 
 // What is not known is left out.
@@ -341,13 +372,14 @@ static void print_cell(int width, int decimals, double value)
 
 static void print_table(overlap *o, const finding *findings, uint32_t count)
 {
-    (void)printf("| site        |    fired | MB each | in time | slack us | reader us | without | "
-                 " kept | advice |\n| ----------- | -------: | ------: | ------: | -------: | "
-                 "--------: | ------: | ----: | ------ |\n");
+    (void)printf(
+        "| site        | window  |    fired | MB each | in time | slack us | reader us | without | "
+        " kept | advice |\n| ----------- | ------- | -------: | ------: | ------: | -------: | "
+        "--------: | ------: | ----: | ------ |\n");
     for (uint32_t i = 0; i < count; i++) {
         const finding *f = &findings[i];
-        (void)printf("| %-11s | %8llu | %7.3f ", f->of->name, (unsigned long long)f->of->fired,
-                     f->of->moved / (double)f->of->fired / 1e6);
+        (void)printf("| %-11s | %-7s | %8llu | %7.3f ", f->site, f->window,
+                     (unsigned long long)f->of->fired, f->of->moved / (double)f->of->fired / 1e6);
         print_cell(7, 3, f->in_time);
         print_cell(8, 1, f->slack);
         print_cell(9, 1, f->with);
@@ -355,7 +387,10 @@ static void print_table(overlap *o, const finding *findings, uint32_t count)
         print_cell(5, 2, f->kept);
         (void)printf("| %s |\n", advice(f));
     }
-    (void)printf("\n%zu runs with prefetching, %.1f us", o->runs_with.count, median(&o->runs_with));
+    (void)printf("\n%zu runs with prefetching", o->runs_with.count);
+    if (o->runs_with.count > 0) {
+        (void)printf(", %.1f us", median(&o->runs_with));
+    }
     if (o->runs_without.count > 0) {
         (void)printf("; %zu without any, %.1f us", o->runs_without.count, median(&o->runs_without));
     }
@@ -370,7 +405,8 @@ static ps_status print_json(overlap *o, const finding *findings, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         const finding *f = &findings[i];
         ps_json_begin(&json, NULL, '{');
-        ps_json_text(&json, "site", f->of->name);
+        ps_json_text(&json, "site", f->site);
+        ps_json_text(&json, "window", f->window);
         ps_json_integer(&json, "fired", (int64_t)f->of->fired);
         ps_json_number(&json, "moved_bytes", f->of->moved);
         ps_json_number(&json, "asked_bytes", f->of->asked);
@@ -403,7 +439,7 @@ ps_status ps_cli_overlap(const ps_cli_options *options)
         status = count_runs(o);
     }
     if (status == PS_OK) {
-        finding findings[SITES_MAX];
+        finding findings[SITES_MAX * WINDOWS];
         const uint32_t count = find_all(o, findings);
         if (options->json) {
             status = print_json(o, findings, count);
@@ -412,8 +448,10 @@ ps_status ps_cli_overlap(const ps_cli_options *options)
         }
     }
     for (uint32_t i = 0; i < SITES_MAX; i++) {
-        free(o->sites[i].slack.values);
-        free(o->sites[i].with.values);
+        for (uint32_t w = 0; w < WINDOWS; w++) {
+            free(o->sites[i].in[w].slack.values);
+            free(o->sites[i].in[w].with.values);
+        }
         free(o->sites[i].without.values);
     }
     free(o->runs_with.values);

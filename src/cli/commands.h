@@ -27,6 +27,10 @@ PS_MUST_USE ps_status ps_cli_ranks_start(ps_cli_options *options);
 // Whether this is rank 0 of those that mpirun started; true without mpirun.
 bool ps_cli_ranks_is_first(void);
 
+// Reads --additional-config and makes the policy and ratios of it; warns of what has no effect.
+// PS_INVALID: no such config, or --prefetch says otherwise.
+PS_MUST_USE ps_status ps_cli_additional_config_apply(ps_cli_options *options);
+
 // What prefetching did for each site, as a table or as "prefetch" of an object; nothing when it did
 // nothing.
 void ps_cli_prefetch_print(const ps_session *session, FILE *file);

@@ -157,7 +157,8 @@ static ps_status run_command(const command *chosen, int argc, char **argv)
         ps_cli_options_help(chosen->bit, stdout);
     } else if (status == PS_OK) {
         ps_log_set_level(options.verbose ? PS_LOG_DEBUG : PS_LOG_WARNING);
-        status = run_ranks(chosen, &options);
+        status = ps_cli_additional_config_apply(&options);
+        status = status == PS_OK ? run_ranks(chosen, &options) : status;
     }
     ps_cli_options_deinit(&options);
     return status;

@@ -167,13 +167,15 @@ static ps_status parse_kv_type(const char *what, const char *text, uint32_t *out
 static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
 {
     const char *name;
-    for (uint32_t i = 0; (name = ps_prefetch_policy_name((ps_prefetch_policy)i)) != NULL; i++) {
+    // The default is for those who say nothing.
+    for (uint32_t i = PS_PREFETCH_DEFAULT + 1;
+         (name = ps_prefetch_policy_name((ps_prefetch_policy)i)) != NULL; i++) {
         if (strcmp(text, name) == 0) {
             *out = i;
             return PS_OK;
         }
     }
-    return ps_fail(PS_INVALID, "%s '%s': off, preserve or auto would be right", what, text);
+    return ps_fail(PS_INVALID, "%s '%s': off, preserve, auto or ratio would be right", what, text);
 }
 
 static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)

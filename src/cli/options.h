@@ -58,10 +58,12 @@ typedef struct ps_cli_options {
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;
-    uint32_t prefetch;          // ps_prefetch_policy
-    ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
-    ps_sampler_options sampler; // its biases are `biases`
-    ps_logit_bias *biases;      // [sampler.bias_count], owned
+    uint32_t prefetch;             // ps_prefetch_policy
+    const char *additional_config; // JSON, or @ and a file with it
+    ps_prefetch_ratios ratios;     // by ps_cli_additional_config_apply
+    ps_ranks *started;             // by ps_cli_ranks_start; not of the command line
+    ps_sampler_options sampler;    // its biases are `biases`
+    ps_logit_bias *biases;         // [sampler.bias_count], owned
     ps_cli_list prompts, generations, depths, parallel, thread_counts;
     ps_cli_list pair_prompts, pair_generations; // of equal count
     uint32_t repetitions;

@@ -268,8 +268,22 @@ const ps_option_line ps_option_lines[] = {
      AT(prefetch),
      0,
      0,
-     "off|preserve|auto",
-     "what ranks move into their caches while they wait for each other (default auto)"},
+     "off|preserve|auto|ratio",
+     "what is moved into caches while ranks wait for each other, and by auto while workers wait at "
+     "barriers (default: auto with several ranks, off with one); ratio goes by "
+     "--additional-config"},
+    {{"additional-config"},
+     0,
+     PS_OPTION_TEXT,
+     RANKS,
+     AT(additional_config),
+     0,
+     0,
+     "JSON|@FILE",
+     "vLLM's option, as far as its weight_prefetch_config goes: {\"weight_prefetch_config\": "
+     "{\"enabled\": true, \"prefetch_ratio\": {\"attn\": {\"qkv\": 1.0, \"o\": 1.0}, \"mlp\": "
+     "{\"gate_up\": 1.0, \"down\": 1.0}, \"moe\": {\"gate_up\": 0.8}}}} has the defaults; also "
+     "max_prefetch_bytes, min_tokens and max_tokens"},
     // sampling
     {{"seed"},
      's',

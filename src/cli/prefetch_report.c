@@ -25,20 +25,20 @@ void ps_cli_prefetch_print(const ps_session *session, FILE *file)
         return;
     }
     (void)fprintf(file,
-                  "\n| prefetch    | steps  | planned |    fired | MB each | in time |   gain "
-                  "%% (quartiles)    | controls | verdict       |\n"
-                  "| ----------- | ------ | ------: | -------: | ------: | ------: | "
+                  "\n| prefetch    | window  | steps  | planned |    fired | MB each | in time | "
+                  "  gain %% (quartiles)    | controls | verdict       |\n"
+                  "| ----------- | ------- | ------ | ------: | -------: | ------: | ------: | "
                   "---------------------: | -------: | ------------- |\n");
     for (uint32_t i = 0; i < count; i++) {
         const ps_prefetch_site *s = &sites[i];
-        (void)fprintf(file,
-                      "| %-11s | %-6s | %7llu | %8llu | %7.3f | %7.3f | %6.1f (%5.1f to %5.1f) | "
-                      "%8u | %-13s |\n",
-                      s->site, s->is_prompt ? "prompt" : "decode", (unsigned long long)s->planned,
-                      (unsigned long long)s->fired,
-                      s->fired == 0 ? 0 : (double)s->asked_bytes / (double)s->fired / 1e6,
-                      in_time(s), s->gain * 100, s->gain_lower * 100, s->gain_upper * 100,
-                      s->controls, verdict(s));
+        (void)fprintf(
+            file,
+            "| %-11s | %-7s | %-6s | %7llu | %8llu | %7.3f | %7.3f | %6.1f (%5.1f to %5.1f) | "
+            "%8u | %-13s |\n",
+            s->site, s->window, s->is_prompt ? "prompt" : "decode", (unsigned long long)s->planned,
+            (unsigned long long)s->fired,
+            s->fired == 0 ? 0 : (double)s->asked_bytes / (double)s->fired / 1e6, in_time(s),
+            s->gain * 100, s->gain_lower * 100, s->gain_upper * 100, s->controls, verdict(s));
     }
 }
 
@@ -54,6 +54,7 @@ void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json)
         const ps_prefetch_site *s = &sites[i];
         ps_json_begin(json, NULL, '{');
         ps_json_text(json, "site", s->site);
+        ps_json_text(json, "window", s->window);
         ps_json_text(json, "steps", s->is_prompt ? "prompt" : "decode");
         ps_json_integer(json, "planned", (int64_t)s->planned);
         ps_json_integer(json, "fired", (int64_t)s->fired);

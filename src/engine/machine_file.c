@@ -32,6 +32,7 @@ static const struct {
     {"f32_gops", F64, offsetof(ps_machine, f32_gops), 1e-3, RATE_MAX},
     {"barrier_ns", F64, offsetof(ps_machine, barrier_ns), 0, RATE_MAX},
     {"fill_gbs", F64, offsetof(ps_machine, fill_gbs), 1e-3, RATE_MAX},
+    {"prefetch_stream", BOOL, offsetof(ps_machine, has_prefetch_stream), 0, 1},
     {"comm_ns", F64, offsetof(ps_machine, comm_ns), 0, 1e12},
     {"comm_gbs", F64, offsetof(ps_machine, comm_gbs), 1e-6, RATE_MAX},
 };

@@ -150,18 +150,31 @@ static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
     return status == PS_OK ? PS_OK : ps_fail_prefix(status, "rates that rank 0 measured");
 }
 
-// What plans of several ranks are made with: how long collectives take, and what can be moved while
-// they do.
-static ps_status measure_waits(ps_model *model)
+ps_status ps_model_measure_rates(ps_model *model)
 {
     ps_machine *machine = &model->machine;
+    if (machine->is_measured) {
+        return PS_OK;
+    }
     const double fill = ps_weights_measure_fill(model->weights, model->team, &model->kernels,
                                                 machine->llc_bytes);
     if (fill > 0) {
         machine->fill_gbs = fill;
         machine->read_gbs = fill;
     }
-    PS_TRY(ps_calibrate_workers(model->team, &model->kernels, machine));
+    machine->is_measured = true;
+    return ps_calibrate_workers(model->team, &model->kernels, machine);
+}
+
+// What plans of several ranks are made with: how long collectives take, and what can be moved while
+// they do.
+static ps_status measure_waits(ps_model *model)
+{
+    ps_machine *machine = &model->machine;
+    if (ps_ranks_size(model->ranks) == 1) {
+        return PS_OK;
+    }
+    PS_TRY(ps_model_measure_rates(model));
     PS_TRY(ps_comm_tune(ps_ranks_comm(model->ranks), &machine->comm_ns, &machine->comm_gbs));
     PS_TRY(share_rates(model->ranks, machine));
     ps_ranks_warn_of_crowd(model->ranks, ps_team_workers(model->team));

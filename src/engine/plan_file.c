@@ -13,7 +13,7 @@
 // What can be hidden while a step, or the wait before it, lasts.
 static const char *window_of(const ps_plan_step *step)
 {
-    if (step->attributes.window == PS_WINDOW_VECTOR) {
+    if (step->op != PS_OP_PREFETCH && step->attributes.window == PS_WINDOW_VECTOR) {
         return step->barrier ? "barrier+vector" : "vector";
     }
     return step->barrier ? "barrier" : "";
@@ -71,10 +71,12 @@ static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
     const ps_value *value = &plan->values[plan->steps[i].inputs[0]].is;
     const uint64_t whole = whole_bytes(plan, value);
     return json_pack(
-        "{s:i, s:s, s:s, s:i, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name, "site",
-        ps_site_name((ps_site)a->site), "layer", (int)a->layer, "reason",
-        ps_reason_name((ps_reason)a->reason), "taken", (int)(a->reason < PS_REASON_DECLINED),
-        "bytes", (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
+        "{s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name,
+        "site", ps_site_name((ps_site)a->site), "layer", (int)a->layer, "window",
+        ps_window_name(a->window == PS_WINDOW_NONE ? PS_WINDOW_COMM : (ps_window)a->window),
+        "reason", ps_reason_name((ps_reason)a->reason), "taken",
+        (int)(a->reason < PS_REASON_DECLINED), "bytes",
+        (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
 }
 
 typedef struct totals {
@@ -93,8 +95,31 @@ static totals add_up(const ps_plan *plan)
     return sum;
 }
 
-static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_buffer *out)
+// The module that a plan has no linear of: "moe" or "mlp"; "": none.
+static const char *missing_module(const ps_plan *plan)
 {
+    bool has_mlp = false;
+    bool has_moe = false;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        has_mlp |= plan->steps[i].attributes.site == PS_SITE_MLP_GATE_UP;
+        has_moe |= plan->steps[i].attributes.site == PS_SITE_MOE_GATE_UP;
+    }
+    return !has_mlp ? "mlp" : !has_moe ? "moe" : "";
+}
+
+// What the policy ratio goes by, beside the ratios.
+static void add_ratio_json(json_t *document, const ps_plan *plan, const ps_pass_options *options)
+{
+    const char *source;
+    const uint64_t cap = ps_ratio_cap_bytes(options, &source);
+    (void)json_object_set_new(document, "max_prefetch_bytes", json_integer((json_int_t)cap));
+    (void)json_object_set_new(document, "max_prefetch_source", json_string(source));
+    (void)json_object_set_new(document, "missing_module", json_string(missing_module(plan)));
+}
+
+static ps_status print_json(const ps_plan *plan, const ps_pass_options *options, ps_buffer *out)
+{
+    const ps_machine *machine = options->machine;
     const totals sum = add_up(plan);
     json_t *steps = json_array();
     json_t *windows = json_array();
@@ -136,6 +161,9 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
         (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
         (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
         windows, "sites", sites, "prefetches", prefetches);
+    if (document != NULL && options->prefetch == PS_PREFETCH_RATIO) {
+        add_ratio_json(document, plan, options);
+    }
     char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
     json_decref(document);
     if (text == NULL) {
@@ -185,8 +213,22 @@ static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
 
 // ---- text
 
-static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_buffer *out)
+static ps_status print_ratio_text(const ps_plan *plan, const ps_pass_options *options,
+                                  ps_buffer *out)
 {
+    const char *source;
+    const char *missing = missing_module(plan);
+    const uint64_t cap = ps_ratio_cap_bytes(options, &source);
+    PS_TRY(ps_buffer_printf(out, "# at most %llu bytes of a linear are prefetched: %s\n",
+                            (unsigned long long)cap, source));
+    return *missing == '\0'
+               ? PS_OK
+               : ps_buffer_printf(out, "# %s: declined, the model has no such module\n", missing);
+}
+
+static ps_status print_text(const ps_plan *plan, const ps_pass_options *options, ps_buffer *out)
+{
+    const ps_machine *machine = options->machine;
     const totals sum = add_up(plan);
     PS_TRY(ps_buffer_printf(
         out,
@@ -197,6 +239,9 @@ static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_b
         machine->read_gbs, machine->cache_read_gbs, machine->int8_gops, machine->f32_gops,
         machine->barrier_ns, plan->step_count, sum.barriers, (double)sum.bytes / 1e6,
         (double)sum.ns / 1e6));
+    if (options->prefetch == PS_PREFETCH_RATIO) {
+        PS_TRY(print_ratio_text(plan, options, out));
+    }
     return ps_plan_print(plan, out);
 }
 
@@ -238,13 +283,15 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
     ps_session_options session = {.context_tokens = options->context_tokens,
                                   .batch_rows = options->rows,
                                   .k_type = options->k_type,
-                                  .v_type = options->v_type};
+                                  .v_type = options->v_type,
+                                  .prefetch = options->prefetch,
+                                  .ratios = options->ratios};
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
     ps_machine machine;
     ps_plan_set set;
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
-    set.key = ps_session_plan_key(file, &machine, NULL);
+    set.key = ps_session_plan_key(file, &machine, NULL, session.prefetch);
     set.plan_count = ps_session_buckets(&session, NULL, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
         const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);
@@ -283,6 +330,7 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
                                   .machine = machine,
                                   .ranks = options->ranks,
                                   .prefetch = options->prefetch,
+                                  .ratios = options->ratios,
                                   .comm_schedule = options->comm_schedule,
                                   .sequence_parallel = options->sequence_parallel,
                                   .best_logits = options->best_logits};
@@ -301,15 +349,17 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
         return print_session(file, config, options, arena, out);
     }
     ps_machine machine = {.threads = 0};
+    const ps_pass_options pass = {
+        .machine = &machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
     switch (format) {
     case PS_PLAN_JSON:
-        return print_json(plan, &machine, out);
+        return print_json(plan, &pass, out);
     case PS_PLAN_DOT:
         return print_dot(plan, out);
     default:
-        return print_text(plan, &machine, out);
+        return print_text(plan, &pass, out);
     }
 }
 
@@ -318,6 +368,10 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
 static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_arena *arena,
                                 ps_buffer *out)
 {
+    if (options->prefetch == PS_PREFETCH_RATIO) {
+        return ps_fail(PS_UNSUPPORTED, "a graph says nothing of waits, which the policy ratio goes "
+                                       "by; preserve or auto would be right");
+    }
     ps_graph graph;
     ps_machine machine;
     ps_graph_init(&graph, arena);
@@ -326,7 +380,8 @@ static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_
         .rows_max = options->rows == 0 ? 1 : options->rows,
         .context_max = options->context_tokens == 0 ? 4096 : options->context_tokens,
         .machine = &machine,
-        .prefetch = options->prefetch};
+        .prefetch = options->prefetch,
+        .ratios = options->ratios};
     PS_TRY(ps_graph_parse(text, &graph));
     PS_TRY(ps_graph_verify(&graph, "parsing"));
     PS_TRY(ps_pass_prefetch(&graph, &pass));

@@ -295,8 +295,8 @@ ps_status ps_ranks_tell(ps_ranks *ranks, const ps_command *command, const void *
     if (behind != NULL) {
         memcpy(ranks->message + sizeof *command, behind, command->bytes);
     }
-    PS_TRY(
-        ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+    PS_TRY(ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity,
+                                   &bytes));
     return ps_comm_wait(ranks->comm);
 }
 
@@ -312,8 +312,8 @@ void ps_ranks_tell_end(ps_ranks *ranks, ps_word word, uint32_t session)
 ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **behind)
 {
     uint64_t bytes = 0;
-    PS_TRY(
-        ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity, &bytes));
+    PS_TRY(ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity,
+                                   &bytes));
     PS_TRY(ps_comm_wait(ranks->comm));
     const ps_command *command = (const ps_command *)(const void *)ranks->message;
     if (bytes < sizeof *command || command->bytes != bytes - sizeof *command) {

@@ -71,6 +71,7 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .v_dtype = ps_kv_type_dtype(options->v_type),
                              .machine = machine,
                              .prefetch = options->prefetch,
+                             .ratios = options->ratios,
                              .comm_schedule = options->comm_schedule,
                              .sequence_parallel = options->sequence_parallel,
                              .best_logits = options->best_logits,
@@ -79,15 +80,16 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
 }
 
 ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
-                                const ps_ranks *ranks)
+                                const ps_ranks *ranks, ps_prefetch_policy policy)
 {
     ps_plan_key key = {.fingerprint = ps_gguf_fingerprint(file),
                        .layout = PS_LAYOUT_VERSION,
                        .threads = machine->threads,
                        .ranks = ps_ranks_size(ranks),
-                       .rank = ps_ranks_rank(ranks),
-                       .policy = "off"};
+                       .rank = ps_ranks_rank(ranks)};
     (void)snprintf(key.machine, sizeof key.machine, "%s", machine->name);
+    (void)snprintf(key.policy, sizeof key.policy, "%s",
+                   ps_prefetch_policy_name(ps_prefetch_policy_of(policy, key.ranks)));
     return key;
 }
 
@@ -177,7 +179,11 @@ static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
                            const ps_plan **out_plans, uint32_t *out_count)
 {
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, model->ranks);
+    // Who made plans with prefetches has shown that they pay.
+    const bool is_auto = options->prefetch == PS_PREFETCH_DEFAULT &&
+                         strcmp(set->key.policy, ps_prefetch_policy_name(PS_PREFETCH_AUTO)) == 0;
+    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, model->ranks,
+                                                is_auto ? PS_PREFETCH_AUTO : options->prefetch);
     const ps_plan *here = NULL;
     PS_TRY(ps_plan_key_check(&set->key, &key));
     *out_count = ps_session_buckets(options, model->ranks, buckets);
@@ -210,10 +216,12 @@ static ps_status get_from_file(const ps_model *model, const ps_session_options *
     if (status == PS_INVALID) {
         return ps_fail(PS_INVALID,
                        "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u -ctk %s -ctv %s "
-                       "makes one that fits",
+                       "--prefetch %s makes one that fits",
                        options->plan_file, ps_error_message(), model->path, options->plan_file,
                        options->context_tokens, options->batch_rows, model->machine.threads,
-                       ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type));
+                       ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type),
+                       ps_prefetch_policy_name(
+                           ps_prefetch_policy_of(options->prefetch, ps_ranks_size(model->ranks))));
     }
     return status;
 }

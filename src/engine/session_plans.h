@@ -43,7 +43,7 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
 
 // What plans of this model on this machine are kept under.
 ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
-                                const ps_ranks *ranks);
+                                const ps_ranks *ranks, ps_prefetch_policy policy);
 
 // An executor for a session with complete options, and the counts of its KV, in *config, which is
 // otherwise zero; programs [PS_SESSION_PLANS_MAX] are its plans. Collective: where a rank fails, all

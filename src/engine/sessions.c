@@ -127,7 +127,8 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
     ps_exec_options exec_options = {.sequences = options->sequences,
                                     .context_tokens = options->context_tokens,
                                     .lanes = model->trace == NULL ? NULL : &model->lanes,
-                                    .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO,
+                                    .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO ||
+                                                       options->prefetch == PS_PREFETCH_DEFAULT,
                                     .comm = ps_ranks_comm(model->ranks)};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
     PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
@@ -264,6 +265,9 @@ ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps
                        ps_ranks_rank(model->ranks));
     }
     PS_TRY(ps_session_options_complete(model->config, &options));
+    if (options.prefetch == PS_PREFETCH_AUTO) {
+        PS_TRY(ps_model_measure_rates(model));
+    }
     ps_told_session *told = NULL;
     if (ps_ranks_are_several(model->ranks)) {
         PS_TRY(tell_begin(model, &options, &told));

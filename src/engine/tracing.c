@@ -20,13 +20,14 @@ static ps_status add_lanes(ps_model *model)
     for (uint32_t w = 0; w < workers; w++) {
         PS_TRY(add_lane(model, "worker", w, &model->lanes.worker[w]));
     }
-    if (ps_ranks_size(model->ranks) == 1) {
-        return PS_OK;
-    }
-    for (uint32_t w = 0; w < workers; w++) {
+    const bool is_alone = ps_ranks_size(model->ranks) == 1;
+    // One worker of one rank waits for nobody.
+    for (uint32_t w = 0; w < workers && (workers > 1 || !is_alone); w++) {
         PS_TRY(add_lane(model, "prefetch", w, &model->lanes.prefetch[w]));
     }
-    return ps_trace_lane_add(model->trace, "collectives", EVENTS_MAX, &model->lanes.comm);
+    return is_alone
+               ? PS_OK
+               : ps_trace_lane_add(model->trace, "collectives", EVENTS_MAX, &model->lanes.comm);
 }
 
 ps_status ps_model_start_trace(ps_model *model, const char *path)

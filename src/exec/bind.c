@@ -190,49 +190,87 @@ static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
                          plan->rank, planned, rank, ranks);
 }
 
-static bool reads(const ps_bound_step *step, uint32_t id)
+// Whoever reads what a prefetch moves knows which part of it is which worker's.
+static bool can_prefetch_for(ps_op op)
 {
-    for (uint32_t i = 0; i < step->plan->input_count; i++) {
-        if (step->plan->inputs[i] == id && (step->plan->op != PS_OP_KV_WRITE || i < 2)) {
-            return true;
-        }
-    }
-    return false;
+    return op == PS_OP_LINEAR || op == PS_OP_LINEAR_ALL_REDUCE || op == PS_OP_GATE_UP ||
+           op == PS_OP_EXPERT_GATE_UP || op == PS_OP_ATTENTION || op == PS_OP_ATTENTION_PARTIAL;
 }
 
-// Whoever reads what a prefetch moves knows which part of it is which worker's.
-static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
+// From the last step to the first. next_reader [values]: the next step that reads it.
+static ps_status find_readers(ps_program *program, const ps_bound_step **next_reader)
 {
-    const uint32_t count = program->plan->step_count;
-    uint64_t sites = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = program->plan->step_count; i-- > 0;) {
         ps_bound_step *step = &program->steps[i];
-        if (step->plan->op != PS_OP_PREFETCH ||
-            step->plan->attributes.reason >= PS_REASON_DECLINED) {
+        if (step->plan->op != PS_OP_PREFETCH) {
+            // A kv_write reads nothing of what is there.
+            const uint32_t reads = step->plan->op == PS_OP_KV_WRITE ? 2 : step->plan->input_count;
+            for (uint32_t j = 0; j < reads; j++) {
+                next_reader[step->plan->inputs[j]] = step;
+            }
             continue;
         }
-        uint32_t reader = i + 1;
-        while (reader < count && (program->steps[reader].plan->op == PS_OP_PREFETCH ||
-                                  !reads(&program->steps[reader], step->plan->inputs[0]))) {
-            reader++;
+        if (step->plan->attributes.reason >= PS_REASON_DECLINED) {
+            continue;
         }
-        ps_assert(reader < count); // verified
-        const ps_op op = program->steps[reader].plan->op;
-        if (op != PS_OP_LINEAR && op != PS_OP_LINEAR_ALL_REDUCE && op != PS_OP_GATE_UP &&
-            op != PS_OP_ATTENTION_PARTIAL) {
+        step->reader = next_reader[step->plan->inputs[0]];
+        ps_assert(step->reader != NULL); // verified
+        if (!can_prefetch_for(step->reader->plan->op)) {
             return ps_fail(PS_UNSUPPORTED,
-                           "step %u: prefetching for %s of step %u is not supported", i,
-                           ps_op_get(op)->name, reader);
+                           "step %u: prefetching for %s of step %zu is not supported; for linear, "
+                           "gate_up and attention it is",
+                           i, ps_op_get(step->reader->plan->op)->name,
+                           (size_t)(step->reader - program->steps));
         }
-        step->reader = &program->steps[reader];
-        step->number = program->prefetch_count++;
-        sites |= (uint64_t)1 << step->plan->attributes.site;
     }
-    ps_guard_init(&program->guard, sites, exec->options.guards_prefetch);
-    program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,
-                                       (uint64_t)program->prefetch_count *
-                                           ps_team_workers(exec->team));
-    return program->prefetches == NULL ? PS_NO_MEMORY : PS_OK;
+    return PS_OK;
+}
+
+// Links the steps that are no prefetches, and counts the others.
+static void link_steps(ps_program *program)
+{
+    uint32_t *next = &program->first;
+    uint32_t *end = &program->first_prefetch_end;
+    for (uint32_t i = 0; i < program->plan->step_count; i++) {
+        ps_bound_step *step = &program->steps[i];
+        if (step->plan->op != PS_OP_PREFETCH) {
+            *next = i;
+            next = &step->next;
+            end = &step->prefetch_end;
+        }
+        program->prefetch_count += step->reader != NULL;
+        *end = program->prefetch_count;
+    }
+    *next = program->plan->step_count;
+}
+
+static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
+{
+    uint64_t slots = 0;
+    const ps_bound_step **next_reader = PS_ARENA_NEW(&exec->arena, const ps_bound_step *,
+                                                     program->plan->value_count);
+    if (next_reader == NULL) {
+        return PS_NO_MEMORY;
+    }
+    PS_TRY(find_readers(program, next_reader));
+    link_steps(program);
+    const uint32_t workers = ps_team_workers(exec->team);
+    program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_part,
+                                       (uint64_t)program->prefetch_count * workers);
+    if (program->prefetches == NULL) {
+        return PS_NO_MEMORY;
+    }
+    ps_prefetch_part *part = program->prefetches;
+    for (uint32_t worker = 0; worker < workers; worker++) {
+        for (uint32_t i = 0; i < program->plan->step_count; i++) {
+            if (program->steps[i].reader != NULL) {
+                ps_exec_bind_prefetch(&program->steps[i], worker, workers, part);
+                slots |= (uint64_t)1 << part++->slot;
+            }
+        }
+    }
+    ps_guard_init(&program->guard, slots, exec->options.guards_prefetch);
+    return PS_OK;
 }
 
 ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup, void *context,

@@ -45,7 +45,7 @@ typedef struct ps_exec_options {
     // What is recorded where: lanes of each worker for steps and waits, and for prefetches, and one
     // for collectives. Borrowed; NULL, or all NULL: nothing is recorded.
     const struct ps_exec_lanes *lanes;
-    bool guards_prefetch; // sites that do not pay are switched off
+    bool guards_prefetch; // sites that do not pay in a kind of window are switched off there
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
 } ps_exec_options;
 
@@ -91,8 +91,8 @@ uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 // Bytes of KV that attention reads for a row at that position, all layers together.
 uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position);
 
-// What became of the prefetches of a program for one site, or for all (PS_SITE_NONE); all workers
-// and runs together.
+// What became of the prefetches of a program for one site in one kind of window, barriers or (any
+// other) collectives, or of all (PS_SITE_COUNT); all workers and runs together.
 typedef struct ps_prefetch_report {
     uint64_t planned; // prefetches in the plan
     uint64_t fired;   // how often one of them was made
@@ -104,7 +104,7 @@ typedef struct ps_prefetch_report {
     bool is_off;                         // it lost, and was switched off
 } ps_prefetch_report;
 void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
-                             ps_prefetch_report *out);
+                             ps_window window, ps_prefetch_report *out);
 
 // Where worker 0's time goes in one step of a plan: in its operator, and before that at its
 // barrier. Worker 0 is the thread that called, so the sum over all steps is the time of a run.

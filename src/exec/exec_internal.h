@@ -5,6 +5,8 @@
 #include "exec/exec.h"
 #include "exec/guard.h"
 
+#include <stdalign.h>
+
 // Rows that a linear handles per pass over its weights: their activations stay in L2.
 #define PS_PANEL_ROWS 64
 // Results of gate, and as many of up, that a fused gate_up computes at a time: a panel of 64
@@ -29,15 +31,24 @@ typedef struct ps_operand {
 typedef struct ps_bound_step {
     const ps_plan_step *plan;
     const struct ps_bound_step *reader; // of a prefetch: who reads what it moves
-    uint32_t number;                    // of a prefetch: how many stand before it in the plan
+    uint32_t next;                      // index of the next step that is no prefetch
+    uint32_t prefetch_end;              // prefetches that stand before that one, since the first
     ps_operand inputs[PS_OP_INPUTS_MAX];
     ps_operand output;
 } ps_bound_step;
 
-// What became of one prefetch, of one worker.
-typedef struct ps_prefetch_count {
-    uint64_t fired, asked_bytes, moved_bytes;
-} ps_prefetch_count;
+// One prefetch of one worker, and what became of it: a line of the cache each, in the order of use,
+// because a wait may last no longer than a few misses.
+typedef struct ps_prefetch_part {
+    alignas(PS_CACHE_LINE_BYTES) const ps_bound_step *step;
+    const char *from;                // of a weight; of a KV cache the blocks are found in each run,
+    uint64_t skip_bytes;             //   and so many of them are left out
+    uint64_t bytes;                  // of a weight; of a KV cache: at most
+    uint32_t slot;                   // of the guard
+    uint32_t tokens_min, tokens_max; // rows of a run in which it is made
+    uint32_t fired;
+    uint64_t asked_bytes, moved_bytes;
+} ps_prefetch_part;
 
 struct ps_program {
     ps_program *next;
@@ -45,8 +56,9 @@ struct ps_program {
     ps_bound_step *steps;
     const ps_plan_value *logits;
     ps_guard guard;
+    uint32_t first, first_prefetch_end; // as next and prefetch_end, before all steps
     uint32_t prefetch_count;
-    ps_prefetch_count *prefetches; // [workers][prefetch_count]
+    ps_prefetch_part *prefetches; // [workers][prefetch_count] in the order of the plan
 };
 
 typedef struct ps_kv_layer {
@@ -94,17 +106,31 @@ typedef struct ps_comm_run {
     ps_status status;          // once it is not PS_OK, nothing is started any more
 } ps_comm_run;
 
-// What one worker moves in its next wait: prefetches in their order, each range by range.
-#define PS_TOUCH_STEPS_MAX 32
+// KV blocks [block, end) of one sequence and head that a worker reads in a step, and that earlier
+// steps have filled.
+typedef struct ps_kv_span {
+    uint32_t sequence, head;
+    uint32_t block, end;
+} ps_kv_span;
+
+// Where a walk over the spans of one worker and step stands; {0} at the start.
+typedef struct ps_kv_cursor {
+    uint64_t units; // of the reader that stand before the row,
+    uint64_t taken; // and, of an attention_partial, those of this worker that have been passed
+    uint32_t row, row_end, head;
+} ps_kv_cursor;
+
+// What one worker moves in its next wait: prefetches [at, end) of its own, each range by range.
 typedef struct ps_touch {
-    const ps_bound_step *steps[PS_TOUCH_STEPS_MAX];
-    uint32_t count, at;
-    const char *from, *end;  // what is left of the range at hand
-    uint64_t left_bytes;     // that steps[at] may still take
-    uint32_t chunk_bytes;    // of the next part
-    uint64_t unit, unit_end; // of a kv: units of its reader that are this worker's
-    uint32_t block;          //   in that unit
-    uint64_t asked_bytes, moved_bytes, start_ns; // of steps[at]
+    ps_prefetch_part *parts; // [prefetch_count]
+    uint32_t at, end;
+    bool is_begun;         // parts[at]
+    const char *from, *to; // what is left of its range at hand
+    uint64_t left_bytes;   // that it may still take
+    uint32_t chunk_bytes;  // of the piece before
+    ps_kv_cursor cursor;   // of a kv: its reader's spans,
+    ps_kv_span span;       //   and what is left of the one at hand
+    uint64_t asked_bytes, start_ns;
 } ps_touch;
 
 // What one worker knows while it walks a step.
@@ -120,7 +146,7 @@ typedef struct ps_walk {
     char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
     ps_comm_run *comm; // of worker 0, NULL for the others
     ps_touch *touch;
-    uint64_t prefetch_mask; // sites that prefetch nothing in this run
+    uint64_t prefetch_mask; // slots of the guard that prefetch nothing in this run
     ps_trace_lane *lane;    // of this worker; NULL: nothing is recorded
 } ps_walk;
 
@@ -141,6 +167,10 @@ uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
                                     const ps_bound_step *step);
 
+// What a prefetch is for one worker.
+void ps_exec_bind_prefetch(const ps_bound_step *step, uint32_t worker, uint32_t workers,
+                           ps_prefetch_part *out);
+
 // Touches the next part of what the worker is to prefetch; false: nothing is left. context: the
 // ps_walk.
 bool ps_exec_touch_next(void *context);
@@ -148,15 +178,10 @@ bool ps_exec_touch_next(void *context);
 // The wait is over: what is left is not prefetched.
 void ps_exec_touch_end(const ps_walk *walk);
 
-// The units [*begin, *end) of an attention_partial that are this worker's, and one of them.
-void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
-                             uint64_t *end);
-typedef struct ps_attention_unit {
-    uint32_t row, head, chunk;
-    uint32_t first, last; // positions of the chunk that the row sees: [first, last]
-} ps_attention_unit;
-ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
-                                         uint64_t index);
+// The next KV that this worker reads in an attention or attention_partial, in its order, each block
+// once; false: that was all.
+bool ps_exec_next_kv_span(const ps_walk *walk, const ps_bound_step *step, ps_kv_cursor *cursor,
+                          ps_kv_span *out);
 
 // Starts the sum of rows [first, last) of the output, which hold this rank's part of it, when the
 // collective before is done; worker 0's. is_last: with it the step is started.
@@ -200,15 +225,21 @@ static inline void ps_rows_of(const ps_walk *walk, const ps_bound_step *step, ui
     }
 }
 
-// The columns [*begin, *end) of an operand that this worker computes, or reads, in this step.
-static inline void ps_columns_of(const ps_walk *walk, const ps_bound_step *step,
-                                 const ps_operand *operand, uint32_t *begin, uint32_t *end)
+// The columns [*begin, *end) of an operand that a worker computes, or reads, in a step.
+static inline void ps_worker_columns(const ps_bound_step *step, const ps_operand *operand,
+                                     uint32_t worker, uint32_t workers, uint32_t *begin,
+                                     uint32_t *end)
 {
     *begin = 0;
     *end = operand->columns;
     if (step->plan->split == PS_SPLIT_COLUMNS) {
-        ps_plan_columns_of(operand->value, walk->worker, walk->workers, begin, end);
+        ps_plan_columns_of(operand->value, worker, workers, begin, end);
     }
+}
+static inline void ps_columns_of(const ps_walk *walk, const ps_bound_step *step,
+                                 const ps_operand *operand, uint32_t *begin, uint32_t *end)
+{
+    ps_worker_columns(step, operand, walk->worker, walk->workers, begin, end);
 }
 
 // Quantises columns [first, first + count) of a row of `columns`; first and count are multiples

@@ -196,16 +196,23 @@ static void attend_tile(const ps_walk *walk, const ps_bound_step *step, const sh
     }
 }
 
+// The end of the rows of one sequence that start at `begin`; at most `most` of them.
+static uint32_t end_of_rows(const ps_walk *walk, uint32_t begin, uint32_t most)
+{
+    uint32_t end = begin + 1;
+    while (end < walk->row_count && end - begin < most &&
+           walk->rows[end].sequence == walk->rows[begin].sequence) {
+        end++;
+    }
+    return end;
+}
+
 void ps_exec_op_ATTENTION(const ps_walk *walk, const ps_bound_step *step)
 {
     const shape s = shape_of(walk, step, step->output.columns);
     uint32_t unit = 0;
     for (uint32_t begin = 0; begin < walk->row_count;) {
-        uint32_t end = begin + 1;
-        while (end < walk->row_count && end - begin < PS_ATTENTION_ROWS &&
-               walk->rows[end].sequence == walk->rows[begin].sequence) {
-            end++;
-        }
+        const uint32_t end = end_of_rows(walk, begin, PS_ATTENTION_ROWS);
         for (uint32_t h = 0; h < s.layer->kv_heads; h++, unit++) {
             // Tiles late in a sequence cost more; dealing them out in turn evens that out.
             if (unit % walk->workers == walk->worker) {
@@ -281,46 +288,43 @@ static uint64_t units_of_row(const ps_walk *walk, const shape *s, uint32_t r)
            (uint64_t)s->layer->kv_heads;
 }
 
-void ps_exec_attention_units(const ps_walk *walk, const ps_bound_step *step, uint64_t *begin,
-                             uint64_t *end)
+// The units [*begin, *end) that are this worker's.
+static void share_units(const ps_walk *walk, const shape *s, uint64_t *begin, uint64_t *end)
 {
-    const shape s = shape_of(walk, step, step->inputs[0].columns);
     uint64_t units = 0;
     for (uint32_t r = 0; r < walk->row_count; r++) {
-        units += units_of_row(walk, &s, r);
+        units += units_of_row(walk, s, r);
     }
     ps_plan_share(units, walk->worker, walk->workers, begin, end);
 }
 
-ps_attention_unit ps_exec_attention_unit(const ps_walk *walk, const ps_bound_step *step,
-                                         uint64_t index)
+// Unit `index` of row r.
+static unit unit_of_row(const ps_walk *walk, const shape *s, uint32_t r, uint64_t index)
 {
-    const shape s = shape_of(walk, step, step->inputs[0].columns);
+    const uint32_t first = first_seen(s->window, walk->rows[r].position) / CHUNK;
+    return (unit){.row = r,
+                  .kv_head = (uint32_t)(index % s->layer->kv_heads),
+                  .chunk = first + (uint32_t)(index / s->layer->kv_heads)};
+}
+
+static unit unit_at(const ps_walk *walk, const shape *s, uint64_t index)
+{
     uint32_t r = 0;
-    for (; index >= units_of_row(walk, &s, r); r++) {
-        index -= units_of_row(walk, &s, r);
+    for (; index >= units_of_row(walk, s, r); r++) {
+        index -= units_of_row(walk, s, r);
     }
-    const uint32_t position = walk->rows[r].position;
-    const uint32_t first = first_seen(s.window, position);
-    const uint32_t chunk = first / CHUNK + (uint32_t)(index / s.layer->kv_heads);
-    const uint32_t last = chunk * CHUNK + CHUNK - 1;
-    return (ps_attention_unit){.row = r,
-                               .head = (uint32_t)(index % s.layer->kv_heads),
-                               .chunk = chunk,
-                               .first = first > chunk * CHUNK ? first : chunk * CHUNK,
-                               .last = last < position ? last : position};
+    return unit_of_row(walk, s, r, index);
 }
 
 void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step)
 {
     const shape s = shape_of(walk, step, step->inputs[0].columns);
     uint64_t begin, end;
-    ps_exec_attention_units(walk, step, &begin, &end);
+    share_units(walk, &s, &begin, &end);
     unit pair[2] = {0}; // each is attended when the next one's blocks are known
     for (uint64_t index = begin; index < end; index++) {
-        const ps_attention_unit found = ps_exec_attention_unit(walk, step, index);
         unit *here = &pair[index % 2];
-        *here = (unit){.row = found.row, .kv_head = found.head, .chunk = found.chunk};
+        *here = unit_at(walk, &s, index);
         open_unit(walk, &s, here);
         if (index > begin) {
             attend_unit(walk, step, &s, &pair[(index - 1) % 2], here);
@@ -329,6 +333,116 @@ void ps_exec_op_ATTENTION_PARTIAL(const ps_walk *walk, const ps_bound_step *step
     if (end > begin) {
         attend_unit(walk, step, &s, &pair[(end - 1) % 2], NULL);
     }
+}
+
+// ---- what a worker reads of the KV, for prefetches
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+// The first row of the step that is of the same sequence as row r: from its block on, this step
+// writes.
+static const ps_step_row *first_of_sequence(const ps_walk *walk, uint32_t r)
+{
+    while (r > 0 && walk->rows[r - 1].sequence == walk->rows[r].sequence) {
+        r--;
+    }
+    return &walk->rows[r];
+}
+
+static ps_kv_span span_of_unit(const ps_walk *walk, const shape *s, const unit *u)
+{
+    const ps_step_row *row = &walk->rows[u->row];
+    const uint32_t written = first_of_sequence(walk, u->row)->position / PS_KV_BLOCK_TOKENS;
+    const uint32_t seen = first_seen(s->window, row->position) / PS_KV_BLOCK_TOKENS;
+    return (ps_kv_span){.sequence = row->sequence,
+                        .head = u->kv_head,
+                        .block = larger(seen, u->chunk * CHUNK_BLOCKS),
+                        .end = smaller(written, (u->chunk + 1) * CHUNK_BLOCKS)};
+}
+
+// Whether this worker reads the blocks of unit `index`, which is one from `begin` on, for the row
+// before, too.
+static bool is_read_before(const ps_walk *walk, const shape *s, const unit *u, uint64_t index,
+                           uint64_t begin)
+{
+    const uint32_t r = u->row;
+    if (r == 0 || walk->rows[r - 1].sequence != walk->rows[r].sequence) {
+        return false;
+    }
+    const uint32_t chunks = first_seen(s->window, walk->rows[r].position) / CHUNK -
+                            first_seen(s->window, walk->rows[r - 1].position) / CHUNK;
+    return index + (uint64_t)chunks * s->layer->kv_heads >= begin + units_of_row(walk, s, r - 1);
+}
+
+static bool next_of_units(const ps_walk *walk, const shape *s, ps_kv_cursor *cursor,
+                          ps_kv_span *out)
+{
+    uint64_t begin, end;
+    share_units(walk, s, &begin, &end);
+    while (begin + cursor->taken < end) {
+        const uint64_t index = begin + cursor->taken++;
+        for (; index >= cursor->units + units_of_row(walk, s, cursor->row); cursor->row++) {
+            cursor->units += units_of_row(walk, s, cursor->row);
+        }
+        const unit u = unit_of_row(walk, s, cursor->row, index - cursor->units);
+        *out = span_of_unit(walk, s, &u);
+        if (out->block < out->end && !is_read_before(walk, s, &u, index, begin)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Whether a tile of a sequence and head is dealt to this worker; first: number of the first one.
+static bool has_tile(const ps_walk *walk, uint64_t first, uint32_t tiles, uint32_t kv_heads)
+{
+    for (uint32_t t = 0; t < smaller(tiles, walk->workers); t++) {
+        if ((first + (uint64_t)t * kv_heads) % walk->workers == walk->worker) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool next_of_tiles(const ps_walk *walk, const shape *s, ps_kv_cursor *cursor,
+                          ps_kv_span *out)
+{
+    const uint32_t kv_heads = s->layer->kv_heads;
+    for (; cursor->row < walk->row_count; cursor->row = cursor->row_end, cursor->head = 0) {
+        const ps_step_row *row = &walk->rows[cursor->row];
+        if (cursor->head == 0) {
+            cursor->row_end = end_of_rows(walk, cursor->row, walk->row_count);
+        }
+        const uint32_t tiles = (uint32_t)ps_divide_up(cursor->row_end - cursor->row,
+                                                      PS_ATTENTION_ROWS);
+        *out = (ps_kv_span){.sequence = row->sequence,
+                            .block = first_seen(s->window, row->position) / PS_KV_BLOCK_TOKENS,
+                            .end = row->position / PS_KV_BLOCK_TOKENS};
+        while (cursor->head < kv_heads && out->block < out->end) {
+            out->head = cursor->head++;
+            if (has_tile(walk, cursor->units + out->head, tiles, kv_heads)) {
+                return true;
+            }
+        }
+        cursor->units += (uint64_t)tiles * kv_heads;
+    }
+    return false;
+}
+
+bool ps_exec_next_kv_span(const ps_walk *walk, const ps_bound_step *step, ps_kv_cursor *cursor,
+                          ps_kv_span *out)
+{
+    const shape s = shape_of(walk, step, step->inputs[0].columns);
+    return step->plan->op == PS_OP_ATTENTION ? next_of_tiles(walk, &s, cursor, out)
+                                             : next_of_units(walk, &s, cursor, out);
 }
 
 void ps_exec_op_ATTENTION_MERGE(const ps_walk *walk, const ps_bound_step *step)

@@ -1,14 +1,13 @@
 // exec/op_prefetch.c - what a worker does while it waits: it reads the bytes that it will need
 // next.
 //
-// A prefetch step in the plan only puts itself on the worker's list; the bytes move in the wait
-// that follows, a few KiB between two looks at what is waited for, and stop moving when it is over.
-// Plain loads fill a cache on every CPU; prefetch instructions that come faster than lines arrive
-// are dropped on some.
+// A prefetch has no turn of its own: the bytes move in the wait that follows it, a few KiB between
+// two looks at what is waited for, and stop moving when it is over. Plain loads fill a cache on
+// every CPU; prefetch instructions that come faster than lines arrive are dropped on some.
 //
 // Which bytes: those that this worker will read first. Of a weight, the groups of rows that its
-// columns of the reader's output are made of. Of a KV cache, the blocks of its units of attention,
-// but for the block that the step itself writes.
+// columns of the reader's output are made of. Of a KV cache, the blocks of its part of attention,
+// but for those that the step itself writes.
 #include "exec/record.h"
 
 // Between two looks: little in a short wait, which would last longer by what is too much; more in a
@@ -16,6 +15,11 @@
 #define TOUCH_BYTES_FIRST 2048u
 #define TOUCH_BYTES_MOST 16384u
 #define READ_UNIT_BYTES 512u
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 // ---- weights
 
@@ -36,83 +40,120 @@ static void weight_range(const ps_weight *weight, uint32_t column, uint32_t begi
     }
 }
 
-static void find_weight(const ps_walk *walk, const ps_bound_step *step, const char **from,
-                        const char **to)
+// Of experts nobody knows yet which ones whose rows will need: each worker moves its part of the
+// first ones.
+static void expert_range(const ps_bound_step *step, uint32_t worker, uint32_t workers,
+                         const char **from, const char **to)
+{
+    const ps_weight *weight = step->inputs[0].weight;
+    const ps_op_attributes *attributes = &step->plan->attributes;
+    const uint64_t whole = weight->experts *
+                           ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    const uint64_t skip = smaller(attributes->skip, whole);
+    const uint64_t bytes = attributes->bytes == 0 ? whole - skip
+                                                  : smaller(attributes->bytes, whole - skip);
+    uint64_t first, last;
+    ps_plan_share(bytes / PS_CACHE_LINE_BYTES, worker, workers, &first, &last);
+    *from = (const char *)weight->data + skip + first * PS_CACHE_LINE_BYTES;
+    *to = (const char *)weight->data + skip + last * PS_CACHE_LINE_BYTES;
+}
+
+// All workers' bytes are shared out evenly.
+static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t workers,
+                         const char **from, const char **to)
 {
     const ps_bound_step *reader = step->reader;
     const ps_weight *weight = step->inputs[0].weight;
+    const ps_op_attributes *attributes = &step->plan->attributes;
     uint32_t begin, end;
     uint32_t column = 0;
-    ps_columns_of(walk, reader, &reader->output, &begin, &end);
+    ps_worker_columns(reader, &reader->output, worker, workers, &begin, &end);
     if (reader->plan->op == PS_OP_LINEAR) {
         for (uint32_t i = 1; reader->inputs[i].weight != weight; i++) {
             column += reader->inputs[i].weight->outputs;
         }
     }
     weight_range(weight, column, begin, end, from, to);
+    const uint64_t skip = attributes->skip / workers / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES;
+    *from += smaller(skip, (uint64_t)(*to - *from));
+    if (attributes->bytes > 0) {
+        *to = *from + smaller(attributes->bytes / workers, (uint64_t)(*to - *from));
+    }
+}
+
+void ps_exec_bind_prefetch(const ps_bound_step *step, uint32_t worker, uint32_t workers,
+                           ps_prefetch_part *out)
+{
+    const ps_op_attributes *attributes = &step->plan->attributes;
+    *out = (ps_prefetch_part){
+        .step = step,
+        .slot = ps_guard_slot((ps_site)attributes->site, (ps_window)attributes->window),
+        .tokens_min = attributes->tokens_min,
+        .tokens_max = attributes->tokens_max == 0 ? UINT32_MAX : attributes->tokens_max,
+        .skip_bytes = attributes->skip / workers / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES,
+        .bytes = attributes->bytes == 0 ? UINT64_MAX : attributes->bytes / workers};
+    if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
+        const char *to;
+        if (step->inputs[0].weight->experts > 0) {
+            expert_range(step, worker, workers, &out->from, &to);
+        } else {
+            linear_range(step, worker, workers, &out->from, &to);
+        }
+        out->bytes = (uint64_t)(to - out->from);
+    }
 }
 
 // ---- KV
 
-// Blocks of a unit that earlier steps have filled: [*first, result).
-static uint32_t blocks_of(const ps_attention_unit *unit, const ps_step_row *row, uint32_t *first)
+static uint64_t kv_bytes(const ps_walk *walk, const ps_bound_step *step)
 {
-    const uint32_t written = row->position / PS_KV_BLOCK_TOKENS;
-    const uint32_t last = unit->last / PS_KV_BLOCK_TOKENS + 1;
-    *first = unit->first / PS_KV_BLOCK_TOKENS;
-    return last < written ? last : written;
-}
-
-static uint64_t kv_bytes(const ps_walk *walk, const ps_bound_step *step, uint64_t begin,
-                         uint64_t end)
-{
+    ps_kv_cursor cursor = {0};
+    ps_kv_span span;
     uint64_t blocks = 0;
-    for (uint64_t u = begin; u < end; u++) {
-        const ps_attention_unit unit = ps_exec_attention_unit(walk, step->reader, u);
-        uint32_t first;
-        const uint32_t last = blocks_of(&unit, &walk->rows[unit.row], &first);
-        blocks += last > first ? last - first : 0;
+    while (ps_exec_next_kv_span(walk, step->reader, &cursor, &span)) {
+        blocks += span.end - span.block;
     }
     return blocks * walk->exec->kv_layers[step->inputs[0].kv_layer].head_bytes;
 }
 
-static bool next_block(const ps_walk *walk, const ps_bound_step *step, ps_touch *touch)
+// The next block of what is being moved; false: that was all.
+static bool next_block(const ps_walk *walk, ps_touch *touch)
 {
-    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[0].kv_layer];
-    for (; touch->unit < touch->unit_end; touch->unit++, touch->block = 0) {
-        const ps_attention_unit unit = ps_exec_attention_unit(walk, step->reader, touch->unit);
-        const ps_step_row *row = &walk->rows[unit.row];
-        uint32_t first;
-        const uint32_t last = blocks_of(&unit, row, &first);
-        if (first + touch->block < last) {
-            const uint32_t position = (first + touch->block++) * PS_KV_BLOCK_TOKENS;
-            touch->from = ps_kv_block(walk, layer, row->sequence, position, unit.head);
-            touch->end = touch->from + layer->head_bytes;
-            return true;
-        }
+    const ps_bound_step *step = touch->parts[touch->at].step;
+    if (touch->span.block == touch->span.end &&
+        !ps_exec_next_kv_span(walk, step->reader, &touch->cursor, &touch->span)) {
+        return false;
     }
-    return false;
+    const ps_kv_layer *layer = &walk->exec->kv_layers[step->inputs[0].kv_layer];
+    touch->from = ps_kv_block(walk, layer, touch->span.sequence,
+                              touch->span.block++ * PS_KV_BLOCK_TOKENS, touch->span.head);
+    touch->to = touch->from + layer->head_bytes;
+    return true;
+}
+
+static void begin_kv(const ps_walk *walk, ps_touch *touch)
+{
+    const ps_prefetch_part *part = &touch->parts[touch->at];
+    touch->cursor = (ps_kv_cursor){0};
+    touch->span = (ps_kv_span){0};
+    touch->from = touch->to = NULL;
+    const uint64_t whole = kv_bytes(walk, part->step);
+    uint64_t skip = smaller(part->skip_bytes, whole);
+    touch->left_bytes = smaller(whole - skip, part->bytes);
+    while (skip > 0 && (touch->from < touch->to || next_block(walk, touch))) {
+        const uint64_t bytes = smaller(skip, (uint64_t)(touch->to - touch->from));
+        touch->from += bytes;
+        skip -= bytes;
+    }
 }
 
 // ---- the list
 
-static ps_prefetch_count *count_of(const ps_walk *walk, const ps_bound_step *step)
-{
-    const ps_program *program = walk->program;
-    return &program->prefetches[(uint64_t)walk->worker * program->prefetch_count + step->number];
-}
-
+// Waits find prefetches by their numbers.
 void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
 {
-    ps_touch *touch = walk->touch;
-    if (step->reader != NULL && (walk->prefetch_mask >> step->plan->attributes.site & 1) == 0 &&
-        touch->count < PS_TOUCH_STEPS_MAX) {
-        touch->steps[touch->count++] = step;
-        if (touch->count == 1) {
-            touch->at = UINT32_MAX; // none begun
-            touch->chunk_bytes = TOUCH_BYTES_FIRST;
-        }
-    }
+    (void)walk;
+    (void)step;
 }
 
 static ps_trace_lane *lane_of(const ps_walk *walk)
@@ -121,107 +162,111 @@ static ps_trace_lane *lane_of(const ps_walk *walk)
                                              : walk->exec->options.lanes->prefetch[walk->worker];
 }
 
-// Begins the next prefetch of the list.
-static bool begin_next(const ps_walk *walk, ps_touch *touch)
+static bool is_made(const ps_walk *walk, const ps_prefetch_part *part)
 {
-    if (touch->at != UINT32_MAX && touch->at < touch->count) {
-        ps_record_prefetch(lane_of(walk), touch->steps[touch->at], touch->start_ns,
-                           ps_record_now(lane_of(walk)), touch->asked_bytes, touch->moved_bytes);
-    }
-    touch->at++; // from UINT32_MAX to 0
-    if (touch->at >= touch->count) {
-        touch->at = touch->count;
-        return false;
-    }
-    const ps_bound_step *step = touch->steps[touch->at];
-    ps_prefetch_count *count = count_of(walk, step);
-    uint64_t whole;
-    if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
-        find_weight(walk, step, &touch->from, &touch->end);
-        whole = (uint64_t)(touch->end - touch->from);
-        touch->unit = touch->unit_end = 0;
+    return (walk->prefetch_mask >> part->slot & 1) == 0 && walk->row_count >= part->tokens_min &&
+           walk->row_count <= part->tokens_max;
+}
+
+static void begin(const ps_walk *walk, ps_touch *touch)
+{
+    ps_prefetch_part *part = &touch->parts[touch->at];
+    if (part->from != NULL) {
+        touch->from = part->from;
+        touch->to = part->from + part->bytes;
+        touch->left_bytes = part->bytes;
     } else {
-        ps_exec_attention_units(walk, step->reader, &touch->unit, &touch->unit_end);
-        whole = kv_bytes(walk, step, touch->unit, touch->unit_end);
-        touch->block = 0;
-        touch->from = touch->end = NULL;
+        begin_kv(walk, touch);
     }
-    const uint64_t limit = step->plan->attributes.bytes / walk->workers;
-    const uint64_t skip = step->plan->attributes.skip / walk->workers;
-    if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
-        touch->from += skip < whole ? skip / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES : whole;
-        whole = (uint64_t)(touch->end - touch->from);
-    }
-    touch->left_bytes = step->plan->attributes.bytes == 0 || whole < limit ? whole : limit;
+    touch->is_begun = true;
     touch->asked_bytes = touch->left_bytes;
-    touch->moved_bytes = 0;
     touch->start_ns = ps_record_now(lane_of(walk));
-    count->fired++;
-    count->asked_bytes += touch->left_bytes;
-    return true;
+    part->fired++;
+    part->asked_bytes += touch->left_bytes;
+}
+
+static void end(const ps_walk *walk, ps_touch *touch)
+{
+    ps_prefetch_part *part = &touch->parts[touch->at++];
+    const uint64_t moved_bytes = touch->asked_bytes - touch->left_bytes;
+    touch->is_begun = false;
+    part->moved_bytes += moved_bytes;
+    ps_record_prefetch(lane_of(walk), part->step, touch->start_ns, ps_record_now(lane_of(walk)),
+                       touch->asked_bytes, moved_bytes);
+}
+
+// Whether there is one in hand: begun, or the next that is made in this run.
+static bool has_part(const ps_walk *walk, ps_touch *touch)
+{
+    while (touch->at < touch->end && !touch->is_begun) {
+        if (is_made(walk, &touch->parts[touch->at])) {
+            begin(walk, touch);
+        } else {
+            touch->at++;
+        }
+    }
+    return touch->at < touch->end;
+}
+
+static void move_piece(const ps_walk *walk, ps_touch *touch)
+{
+    const uint32_t twice = 2 * touch->chunk_bytes;
+    touch->chunk_bytes = twice == 0                 ? TOUCH_BYTES_FIRST
+                         : twice < TOUCH_BYTES_MOST ? twice
+                                                    : TOUCH_BYTES_MOST;
+    uint64_t bytes = smaller((uint64_t)(touch->to - touch->from), touch->chunk_bytes);
+    bytes = smaller(bytes, touch->left_bytes);
+    walk->kernels->read(touch->from, bytes / READ_UNIT_BYTES * READ_UNIT_BYTES);
+    touch->from += bytes;
+    touch->left_bytes -= bytes;
 }
 
 bool ps_exec_touch_next(void *context)
 {
     const ps_walk *walk = context;
     ps_touch *touch = walk->touch;
-    for (;;) {
-        if (touch->count == 0 || touch->at == touch->count) {
-            return false;
+    while (has_part(walk, touch)) {
+        const bool is_kv = touch->parts[touch->at].from == NULL;
+        if (touch->left_bytes > 0 &&
+            (touch->from < touch->to || (is_kv && next_block(walk, touch)))) {
+            move_piece(walk, touch);
+            return true;
         }
-        const ps_bound_step *step = touch->at == UINT32_MAX ? NULL : touch->steps[touch->at];
-        if (step == NULL || touch->left_bytes == 0 ||
-            (touch->from == touch->end && !next_block(walk, step, touch))) {
-            if (!begin_next(walk, touch)) {
-                return false;
-            }
-            continue;
-        }
-        uint64_t bytes = (uint64_t)(touch->end - touch->from);
-        bytes = bytes < touch->chunk_bytes ? bytes : touch->chunk_bytes;
-        touch->chunk_bytes += touch->chunk_bytes < TOUCH_BYTES_MOST ? touch->chunk_bytes : 0;
-        bytes = bytes < touch->left_bytes ? bytes : touch->left_bytes;
-        walk->kernels->read(touch->from, bytes / READ_UNIT_BYTES * READ_UNIT_BYTES);
-        touch->from += bytes;
-        touch->left_bytes -= bytes;
-        touch->moved_bytes += bytes;
-        count_of(walk, step)->moved_bytes += bytes;
-        return true;
+        end(walk, touch);
     }
+    return false;
 }
 
 void ps_exec_touch_end(const ps_walk *walk)
 {
     ps_touch *touch = walk->touch;
     // What the wait was too short to begin was asked for all the same.
-    while (touch->count > 0 && begin_next(walk, touch)) {
+    while (has_part(walk, touch)) {
+        end(walk, touch);
     }
-    touch->count = 0;
+    touch->chunk_bytes = 0;
 }
 
 // ---- the report
 
 void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
-                             ps_prefetch_report *out)
+                             ps_window window, ps_prefetch_report *out)
 {
-    const ps_gain gain = ps_guard_gain(&program->guard, site);
+    const uint32_t slot = site == PS_SITE_COUNT ? PS_GUARD_ALL : ps_guard_slot(site, window);
+    const ps_gain gain = ps_guard_gain(&program->guard, slot);
     *out = (ps_prefetch_report){.controls = gain.controls,
                                 .gain = gain.median,
                                 .gain_lower = gain.lower,
                                 .gain_upper = gain.upper,
-                                .is_off = program->guard.off >> site & 1};
-    for (uint32_t i = 0; i < program->plan->step_count; i++) {
-        const ps_bound_step *step = &program->steps[i];
-        if (step->reader == NULL || (site != PS_SITE_NONE && step->plan->attributes.site != site)) {
-            continue;
-        }
-        out->planned++;
-        for (uint32_t w = 0; w < ps_team_workers(exec->team); w++) {
-            const ps_prefetch_count *count =
-                &program->prefetches[(uint64_t)w * program->prefetch_count + step->number];
-            out->fired += w == 0 ? count->fired : 0;
-            out->asked_bytes += count->asked_bytes;
-            out->moved_bytes += count->moved_bytes;
+                                .is_off = program->guard.off >> slot & 1};
+    const uint32_t count = program->prefetch_count;
+    for (uint32_t i = 0; i < count * ps_team_workers(exec->team); i++) {
+        const ps_prefetch_part *part = &program->prefetches[i];
+        if (slot == PS_GUARD_ALL || part->slot == slot) {
+            out->planned += i < count;
+            out->fired += i < count ? part->fired : 0; // the same for all workers
+            out->asked_bytes += part->asked_bytes;
+            out->moved_bytes += part->moved_bytes;
         }
     }
 }

@@ -10,7 +10,13 @@ static const ps_trace_kind STEPS[PS_OP_COUNT] = {
 static const ps_trace_kind WAIT = {"wait", "wait", {"layer"}};
 static const ps_trace_kind RUN = {"run", "run", {"step", "rows", "mask"}};
 static const ps_trace_kind COMM = {"collective", "comm", {"layer"}};
-static const ps_trace_kind PREFETCH = {"prefetch", "prefetch", {"layer", "bytes", "asked"}};
+// By window.
+static const ps_trace_kind PREFETCHES[PS_WINDOW_COUNT] = {
+    [PS_WINDOW_NONE] = {"prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_COMM] = {"prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_VECTOR] = {"vector_prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_BARRIER] = {"barrier_prefetch", "prefetch", {"layer", "bytes", "asked"}},
+};
 
 static const char *site_of(const ps_bound_step *step)
 {
@@ -37,7 +43,7 @@ void ps_record_run(ps_trace_lane *lane, const ps_step *step, uint64_t mask, uint
                    uint64_t end_ns)
 {
     const int64_t arguments[] = {(int64_t)step->number, step->row_count,
-                                 (int64_t)(mask & (((uint64_t)1 << PS_SITE_COUNT) - 1))};
+                                 (int64_t)(mask & (((uint64_t)1 << PS_GUARD_SLOTS) - 1))};
     ps_trace_span(lane, &RUN, NULL, start_ns, end_ns, arguments);
 }
 
@@ -53,5 +59,6 @@ void ps_record_prefetch(ps_trace_lane *lane, const ps_bound_step *step, uint64_t
 {
     const int64_t arguments[] = {step->plan->attributes.layer, (int64_t)moved_bytes,
                                  (int64_t)asked_bytes};
-    ps_trace_span(lane, &PREFETCH, site_of(step), start_ns, end_ns, arguments);
+    ps_trace_span(lane, &PREFETCHES[step->plan->attributes.window], site_of(step), start_ns, end_ns,
+                  arguments);
 }

@@ -244,11 +244,13 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     run *job = argument;
     const ps_exec *exec = job->exec;
     const ps_plan *plan = job->program->plan;
-    ps_touch touch = {.count = 0};
+    const ps_program *program = job->program;
+    ps_touch touch = {.parts = program->prefetches + (size_t)worker * program->prefetch_count,
+                      .end = program->first_prefetch_end};
     const ps_walk walk = {
         .exec = exec,
         .kernels = &exec->kernels,
-        .program = job->program,
+        .program = program,
         .rows = ps_step_rows(job->step),
         .row_count = job->step->row_count,
         .logit_count = job->logit_count,
@@ -264,24 +266,20 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     const ps_filler filler = {.next = ps_exec_touch_next, .context = (void *)(uintptr_t)&walk};
     ps_step_time *times = worker == 0 ? exec->times : NULL;
     uint64_t then = times != NULL ? ps_clock_ns() : 0;
-    for (uint32_t i = 0; i < plan->step_count; i++) {
-        const ps_bound_step *step = &job->program->steps[i];
-        if (step->plan->op == PS_OP_PREFETCH) {
-            ps_exec_op_PREFETCH(&walk, step);
-            continue;
-        }
+    for (uint32_t i = program->first; i < plan->step_count; i = program->steps[i].next) {
+        const ps_bound_step *step = &program->steps[i];
         const bool waits = step->plan->barrier || step->plan->join > 0;
         const uint64_t wait_ns = waits ? ps_record_now(walk.lane) : 0;
         if (walk.comm != NULL && step->plan->join > 0) {
             ps_exec_comm_join(&walk, step->plan->join);
         }
         if (step->plan->barrier) {
-            ps_team_barrier(exec->team, touch.count > 0 ? &filler : NULL);
+            ps_team_barrier(exec->team, touch.at < touch.end ? &filler : NULL);
             if (times != NULL) {
                 times[i].wait_ns += lap_ns(&then);
             }
         }
-        if (waits && touch.count > 0) {
+        if (waits) {
             ps_exec_touch_end(&walk);
         }
         const uint64_t start_ns = ps_record_now(walk.lane);
@@ -289,6 +287,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
             ps_record_wait(walk.lane, step, wait_ns, start_ns);
         }
         FUNCTIONS[step->plan->op](&walk, step);
+        touch.end = step->prefetch_end;
         ps_record_step(walk.lane, step, start_ns, ps_record_now(walk.lane));
         if (times != NULL) {
             times[i].work_ns += lap_ns(&then);
@@ -333,13 +332,13 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     // Programs are the executor's own.
     ps_guard *guard = &((ps_program *)(uintptr_t)program)->guard;
     job.prefetch_mask = ps_guard_begin(guard, step->row_count);
-    const uint64_t start = guard->site_count > 0 ? ps_clock_ns() : 0;
+    const uint64_t start = guard->slot_count > 0 ? ps_clock_ns() : 0;
     job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_trace_lane *lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[0];
     const uint64_t run_ns = ps_record_now(lane);
     ps_team_run(exec->team, walk_plan, &job);
     ps_record_run(lane, step, job.prefetch_mask, run_ns, ps_record_now(lane));
-    if (guard->site_count > 0) {
+    if (guard->slot_count > 0) {
         ps_guard_end(guard, (double)(ps_clock_ns() - start));
     }
     if (exec->times != NULL) {

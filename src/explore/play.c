@@ -11,6 +11,7 @@ typedef struct player {
     const ps_play_options *options;
     double now;
     double comm_done; // of the last collective started; <= now: none in flight
+    double side_done; // of the last prefetch on a stream of its own
     double *near;     // [values] bytes that prefetches have moved since they were last read
     const ps_plan_step **pending; // prefetches that stand before the next wait
     uint32_t pending_count;
@@ -24,17 +25,24 @@ static uint64_t rows_of(const player *p, const ps_plan_value *value)
     return ps_plan_rows(p->plan, &value->is, p->options->rows, logits);
 }
 
-// Bytes of an operand that a step reads from memory.
-static double stored_bytes(const player *p, const ps_plan_step *step, const ps_value *value)
+// Of a stack of experts, the part that the rows use: each row others, at worst.
+static double used_part(const player *p, const ps_plan_step *step, uint32_t id)
 {
+    const uint32_t experts = p->plan->values[id].is.experts;
+    const double pairs = (double)p->options->rows * step->attributes.top_k;
+    return experts == 0 || pairs >= experts ? 1 : pairs / experts;
+}
+
+// Bytes of an operand that a step reads from memory.
+static double stored_bytes(const player *p, const ps_plan_step *step, uint32_t id)
+{
+    const ps_value *value = &p->plan->values[id].is;
     if (value->kind == PS_VALUE_WEIGHT && value->rows > 1) {
-        const uint64_t pairs = p->options->rows * (uint64_t)step->attributes.top_k;
-        const uint64_t used = value->experts == 0      ? 1
-                              : value->experts < pairs ? value->experts
-                                                       : pairs;
+        const double whole = (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
+                             (value->experts == 0 ? 1 : value->experts);
         return step->op == PS_OP_EMBED
                    ? (double)(p->options->rows * ps_dtype_row_bytes(value->dtype, value->columns))
-                   : (double)(used * ps_packed_bytes(value->dtype, value->rows, value->columns));
+                   : whole * used_part(p, step, id);
     }
     const bool attends = step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
     return value->kind == PS_VALUE_KV && attends
@@ -81,13 +89,17 @@ static void run_step(player *p, const ps_plan_step *step)
     double int8, f32;
     for (uint32_t i = 0; i < step->input_count; i++) {
         const uint32_t id = step->inputs[i];
-        const double bytes = stored_bytes(p, step, &p->plan->values[id].is);
-        const double near = smaller(p->near[id], bytes);
+        const double bytes = stored_bytes(p, step, id);
+        const double near = smaller(p->near[id] * used_part(p, step, id), bytes);
         warm += near;
         cold += bytes - near;
         p->near[id] = bytes > 0 ? 0 : p->near[id];
     }
     count_ops(p, step, &int8, &f32);
+    if (warm > 0 && p->side_done > p->now) { // who reads what is moved waits for all that is moved
+        p->result.wait_ns += p->side_done - p->now;
+        p->now = p->side_done;
+    }
     const double compute = larger(int8 / machine->int8_gops, f32 / machine->f32_gops);
     const double memory = cold / machine->read_gbs + warm / machine->cache_read_gbs;
     const double all_cold = larger((cold + warm) / machine->read_gbs, compute);
@@ -105,30 +117,59 @@ static double barrier_ns(const player *p)
     return p->machine->threads > 1 ? p->machine->barrier_ns : 0;
 }
 
+// Bytes that a prefetch asks for.
+static double asked_bytes(const player *p, const ps_plan_step *prefetch)
+{
+    const ps_value *value = &p->plan->values[prefetch->inputs[0]].is;
+    const double whole = value->kind == PS_VALUE_KV
+                             ? (double)p->options->rows * p->options->position *
+                                   (double)ps_value_kv_bytes(value)
+                             : (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
+                                       (value->experts == 0 ? 1 : value->experts) -
+                                   prefetch->attributes.skip;
+    return prefetch->attributes.bytes == 0 ? whole : smaller(whole, prefetch->attributes.bytes);
+}
+
+static void move(player *p, const ps_plan_step *prefetch, double bytes)
+{
+    p->near[prefetch->inputs[0]] += bytes;
+    p->result.moved_bytes += bytes;
+}
+
 // Prefetches move bytes while something is waited for.
 static void fill(player *p, double ns)
 {
     double left = ns * p->machine->fill_gbs;
     p->result.fillable_bytes += left;
     for (uint32_t i = 0; i < p->pending_count; i++) {
-        const ps_plan_step *prefetch = p->pending[i];
-        const uint32_t id = prefetch->inputs[0];
-        const ps_value *value = &p->plan->values[id].is;
-        const double whole = value->kind == PS_VALUE_KV
-                                 ? (double)p->options->rows * p->options->position *
-                                       (double)ps_value_kv_bytes(value)
-                                 : (double)ps_packed_bytes(value->dtype, value->rows,
-                                                           value->columns) -
-                                       prefetch->attributes.skip;
-        const double asked = prefetch->attributes.bytes == 0
-                                 ? whole
-                                 : smaller(whole, prefetch->attributes.bytes);
-        const double moved = smaller(asked, left);
-        p->near[id] += moved;
-        p->result.moved_bytes += moved;
+        const double moved = smaller(asked_bytes(p, p->pending[i]), left);
+        move(p, p->pending[i], moved);
         left -= moved;
     }
     p->pending_count = 0;
+}
+
+// Rows for which a prefetch is made.
+static bool is_for_rows(const player *p, const ps_plan_step *prefetch)
+{
+    const ps_op_attributes *a = &prefetch->attributes;
+    return p->options->rows >= a->tokens_min &&
+           (a->tokens_max == 0 || p->options->rows <= a->tokens_max);
+}
+
+// Beside the operators where the machine has a stream for it, else in the next wait.
+static void start_prefetch(player *p, const ps_plan_step *prefetch)
+{
+    if (prefetch->attributes.reason >= PS_REASON_DECLINED || !is_for_rows(p, prefetch)) {
+        return;
+    }
+    if (!p->machine->has_prefetch_stream || prefetch->attributes.window != PS_WINDOW_VECTOR) {
+        p->pending[p->pending_count++] = prefetch;
+        return;
+    }
+    const double bytes = asked_bytes(p, prefetch);
+    p->side_done = larger(p->side_done, p->now) + bytes / p->machine->fill_gbs;
+    move(p, prefetch, bytes);
 }
 
 static void wait_for_comm(player *p)
@@ -173,9 +214,7 @@ ps_status ps_play_plan(const ps_plan *plan, const ps_machine *machine,
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
         if (step->op == PS_OP_PREFETCH) {
-            if (step->attributes.reason < PS_REASON_DECLINED) {
-                p.pending[p.pending_count++] = step;
-            }
+            start_prefetch(&p, step);
             continue;
         }
         if (step->join > 0) {

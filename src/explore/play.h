@@ -3,7 +3,10 @@
 // The same plan that exec runs. Workers are one: rates are those of all together. A step takes the
 // slowest of its bytes from memory, its bytes from cache and its arithmetic; a collective runs
 // beside what follows until it is joined; in that wait prefetches move bytes in their order, and
-// what they have moved is read at the cache's rate afterwards. Pure.
+// what they have moved is read at the cache's rate afterwards. On a machine with a stream for
+// prefetches those of vector windows start where they stand and move beside the operators; who
+// reads what one has moved waits for all of them, as on the accelerators that have such a stream.
+// Pure.
 #ifndef PS_EXPLORE_PLAY_H
 #define PS_EXPLORE_PLAY_H
 
@@ -18,7 +21,7 @@ typedef struct ps_play_options {
 typedef struct ps_play {
     double total_ns;
     double work_ns;        // in steps
-    double wait_ns;        // for collectives
+    double wait_ns;        // for collectives, and for what a stream of its own still moves
     double barrier_ns;     // at barriers
     double moved_bytes;    // by prefetches
     double saved_ns;       // by reading them from the cache

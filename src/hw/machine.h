@@ -16,10 +16,11 @@ typedef struct ps_machine {
     double int8_gops;      // multiply-adds a nanosecond of the int8 linears, all workers
     double f32_gops;       // the same of f32 fma
     double barrier_ns;     // one barrier of all workers
-    double fill_gbs;  // bytes a nanosecond that all workers move from DRAM to L2 while they wait
-    double comm_ns;   // a collective of few bytes takes so long,
-    double comm_gbs;  //   and a larger one so many bytes a nanosecond more
-    bool is_measured; // false: stated defaults
+    double fill_gbs; // bytes a nanosecond that all workers move from DRAM to L2 while they wait
+    double comm_ns;  // a collective of few bytes takes so long,
+    double comm_gbs; //   and a larger one so many bytes a nanosecond more
+    bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
+    bool is_measured;         // false: stated defaults
 } ps_machine;
 
 // Sizes from hwloc, names from the CPU, rates as conservative defaults (is_measured false).

@@ -135,7 +135,7 @@ static bool can_join(const ps_graph *graph, const readers *by, const ps_node *fi
 
 // The listed nodes become one linear in the place of the first; their outputs become views of its
 // output.
-static ps_status join_linears(ps_graph *graph, const uint32_t *list, uint32_t count)
+static ps_status join_listed(ps_graph *graph, const uint32_t *list, uint32_t count)
 {
     ps_node *first = &graph->nodes[list[0]];
     ps_value_id joined;
@@ -158,15 +158,22 @@ static ps_status join_linears(ps_graph *graph, const uint32_t *list, uint32_t co
     return PS_OK;
 }
 
+// On a machine with a stream for prefetches vector operators are a time of their own: the
+// activation stays one, and gate and up are one linear before it.
+static bool keeps_activations(const ps_pass_options *options)
+{
+    return options->machine != NULL && options->machine->has_prefetch_stream;
+}
+
 // Other operators may stand between the linears of a layer: they read what is there at the first
 // one already, so the later linears can move up to it.
-static ps_status join_qkv(ps_graph *graph)
+static ps_status join_linears_of(ps_graph *graph, ps_site site)
 {
     readers by;
     PS_TRY(find_readers(graph, &by));
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const ps_node *first = &graph->nodes[i];
-        if (first->op != PS_OP_LINEAR || first->attributes.site != PS_SITE_ATTN_QKV ||
+        if (first->op != PS_OP_LINEAR || (ps_site)first->attributes.site != site ||
             !can_join(graph, &by, first, first)) {
             continue;
         }
@@ -180,7 +187,7 @@ static ps_status join_qkv(ps_graph *graph)
             }
         }
         if (count > 1) {
-            PS_TRY(join_linears(graph, list, count));
+            PS_TRY(join_listed(graph, list, count));
         }
     }
     compact(graph);
@@ -293,10 +300,12 @@ static ps_status quantise_at_the_writer(ps_graph *graph)
 
 ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options)
 {
-    (void)options;
     PS_TRY(make_quantisation_explicit(graph));
-    PS_TRY(join_qkv(graph));
-    PS_TRY(fuse_gate_up(graph));
+    PS_TRY(join_linears_of(graph, PS_SITE_ATTN_QKV));
+    if (keeps_activations(options)) {
+        PS_TRY(join_linears_of(graph, PS_SITE_MLP_GATE_UP));
+    }
+    PS_TRY(fuse_gate_up(graph)); // those that are one linear are left
     PS_TRY(quantise_before_gathering(graph));
     return quantise_at_the_writer(graph);
 }

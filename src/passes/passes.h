@@ -20,8 +20,9 @@ typedef struct ps_pass_options {
     uint32_t rank;  // which of them the plan is for
     ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
-    bool sequence_parallel; // ranks share norms and the residual stream by rows
-    uint32_t best_logits;   // of each row, how many are wanted; 0: all
+    ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
+    bool sequence_parallel;    // ranks share norms and the residual stream by rows
+    uint32_t best_logits;      // of each row, how many are wanted; 0: all
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -49,7 +50,8 @@ PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *opti
 //   quantise   one for each value that a linear with a quantised weight reads
 //   linear     q, k and v of one input become one linear with three weights and views of its output
 //   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
-//              when only that is read
+//              when only that is read. On a machine with a stream for prefetches gate and up become
+//              one linear instead, because the act_mul is a window there
 //   norm_quantise   an rms_norm whose only reader is a quantise
 //   all_gather_rows   moves quantised rows where its result is only quantised: 11 bytes for 32
 PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options);
@@ -66,12 +68,13 @@ PS_MUST_USE ps_status ps_pass_comm_chunks(ps_graph *graph, const ps_pass_options
 PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_options *options);
 
 // Puts prefetches of weights and KV behind collectives, in order of use, for what runs before the
-// next collective.
+// next collective. What is read again behind a later collective is prefetched again there.
 //
 //   preserve  Algorithm 1 of PRESERVE (arXiv 2501.08192, section 4): whole operands while their sum
 //             stays strictly below the capacity of the caches of all workers; behind the first that
 //             does not fit, none. Each collective starts from 0, and only what does not wait for a
-//             later collective counts. A KV cache counts at the longest context of the bucket.
+//             later collective counts. A KV cache counts at the longest context of the bucket, in
+//             prompts, too.
 //   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2);
 //             parts of operands, too; of a KV cache what is there. Not what computing, and not
 //             memory, bounds.
@@ -79,11 +82,31 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 // PS_INVALID (the graph has prefetches already), PS_NO_MEMORY
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);
 
+// Policy ratio: before the linears that the options name, as many bytes of the weight as their
+// ratios say, at most ps_ratio_cap_bytes a linear, to be moved while the vector operators before it
+// run. A machine with a stream for prefetches starts there; on others, workers who have no rows of
+// those operators, or are done, move them: behind the last wait before the linear. It goes over the
+// plan, because scheduling makes the waits.
+//
+// A weight is moved as a prefix of each worker's part, one of experts as a prefix of all experts.
+PS_MUST_USE ps_status ps_pass_ratio(ps_plan *plan, const ps_pass_options *options, ps_arena *arena);
+
+// Most bytes of one linear, and where that number comes from (static text).
+uint64_t ps_ratio_cap_bytes(const ps_pass_options *options, const char **out_source);
+
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where
 // a value crosses workers; the workspace is laid out so that values share bytes only when a barrier
 // lies between their lives.
 PS_MUST_USE ps_status ps_pass_schedule(const ps_graph *graph, const ps_pass_options *options,
                                        ps_plan **out);
+
+// Puts prefetches in front of barriers of a scheduled plan, where policy, threads and ranks ask for
+// it (ps_prefetch_policy_of is auto, and there are two workers or more): of what is read between
+// the barrier and the next one, as much as workers could move in the time between the barrier
+// before and this one, and as the caches hold beside what collectives' prefetches have moved.
+// Reasons are those of the policy auto. Memory comes from the arena.
+PS_MUST_USE ps_status ps_pass_barriers(ps_plan *plan, const ps_pass_options *options,
+                                       ps_arena *arena);
 
 // The compiler: the passes in order, each followed by verification.
 PS_MUST_USE ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out);

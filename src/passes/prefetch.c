@@ -3,30 +3,37 @@
 // The graph is a list in the order in which it runs. What stands between a collective and the next
 // one waits for the first and not for the second: a walk over successors (the paper's) leaks past
 // the next collective through the residual stream, and is not made.
-#include "passes/passes.h"
+#include "passes/prefetch_internal.h"
 
-#include "base/shapes.h"
 #include "cost/cost.h"
 
 #include <string.h>
 
-// Below this a prefetch is not worth its looking after.
-#define LEAST_BYTES ((uint64_t)16 << 10)
-
 const char *ps_prefetch_policy_name(ps_prefetch_policy policy)
 {
-    static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"auto", "off", "preserve"};
+    static const char *const NAMES[PS_PREFETCH_POLICY_COUNT] = {"default", "auto", "off",
+                                                                "preserve", "ratio"};
     return (unsigned)policy < PS_PREFETCH_POLICY_COUNT ? NAMES[policy] : NULL;
+}
+
+// With one rank nobody pays for what has not been shown to pay: it has to be asked for. Without
+// collectives there is nothing that preserve would do.
+ps_prefetch_policy ps_prefetch_policy_of(ps_prefetch_policy policy, uint32_t ranks)
+{
+    if (ranks <= 1 && (policy == PS_PREFETCH_DEFAULT || policy == PS_PREFETCH_PRESERVE)) {
+        return PS_PREFETCH_OFF;
+    }
+    return policy == PS_PREFETCH_DEFAULT ? PS_PREFETCH_AUTO : policy;
 }
 
 // What one collective's time may be used for.
 typedef struct budget {
     ps_prefetch_policy policy;
-    uint64_t left_bytes; // preserve: the sum stays below it
-    bool is_over;        // preserve: something did not fit
-    bool is_ahead;       // auto: the next segment is at hand
-    bool is_short;       // auto: time, and not capacity, is what is left
-    uint64_t *ahead;     // auto: [values] bytes that earlier waits have moved
+    ps_prefetch_budget is; // preserve: the sum stays below what is left
+    bool is_over;          // preserve: something did not fit
+    bool is_ahead;         // auto: the next segment is at hand
+    // [values] bytes that earlier waits have moved, and that nobody has read since.
+    uint64_t *ahead;
 } budget;
 
 static bool is_collective(const ps_node *node)
@@ -37,12 +44,6 @@ static bool is_collective(const ps_node *node)
 static uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
-}
-
-// What the caches of all workers hold beside activations.
-static uint64_t cache_room(const ps_machine *machine)
-{
-    return machine->l2_bytes * machine->threads / 16 * 15;
 }
 
 // What can be moved while a collective is under way.
@@ -63,47 +64,26 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
     const ps_machine *machine = options->machine;
     if (options->prefetch == PS_PREFETCH_PRESERVE) {
         return (budget){.policy = PS_PREFETCH_PRESERVE,
-                        .left_bytes = machine->l2_bytes * machine->threads};
+                        .is.left_bytes = machine->l2_bytes * machine->threads};
     }
-    const uint64_t time = time_bytes(graph, options, collective);
-    const uint64_t most = cache_room(machine);
+    const uint64_t most = ps_prefetch_cache_bytes(machine);
     const uint64_t room = most > ahead_bytes ? most - ahead_bytes : 0;
-    return (budget){
-        .policy = PS_PREFETCH_AUTO, .left_bytes = smaller(time, room), .is_short = time < room};
+    return (budget){.policy = PS_PREFETCH_AUTO,
+                    .is = ps_prefetch_budget_of(time_bytes(graph, options, collective), room)};
 }
 
-// Bytes that a node reads of an operand in a step of one row; 0: none that can be prefetched.
+static ps_prefetch_operand operand_of(const ps_graph *graph, const ps_node *node, uint32_t index)
+{
+    return (ps_prefetch_operand){.op = node->op,
+                                 .value = &graph->values[node->inputs[index]],
+                                 .query_columns = graph->values[node->inputs[0]].columns};
+}
+
 static uint64_t stored_bytes(const ps_graph *graph, const ps_pass_options *options,
-                             const ps_node *node, uint32_t operand)
+                             const ps_node *node, uint32_t index)
 {
-    const ps_value *value = &graph->values[node->inputs[operand]];
-    // With many rows, attention reads a KV cache again and again, and computing bounds it.
-    if (node->op == PS_OP_ATTENTION && value->kind == PS_VALUE_KV &&
-        options->rows_max <= PS_REPLICATED_ROWS_MAX) {
-        return options->context_max * ps_value_kv_bytes(value);
-    }
-    if ((node->op == PS_OP_LINEAR || node->op == PS_OP_LINEAR_ALL_REDUCE ||
-         node->op == PS_OP_GATE_UP) &&
-        value->kind == PS_VALUE_WEIGHT) {
-        return ps_packed_bytes(value->dtype, value->rows, value->columns);
-    }
-    return 0;
-}
-
-// Whether reading a weight is what its linear waits for, at the rows of the bucket. Arithmetic and
-// reads overlap in part only: up to twice the time of the reads it still helps to have them near.
-static bool is_bound_by_memory(const ps_graph *graph, const ps_pass_options *options,
-                               const ps_node *node, uint32_t operand, uint64_t bytes)
-{
-    const ps_value *value = &graph->values[node->inputs[operand]];
-    if (value->kind == PS_VALUE_KV) {
-        return true;
-    }
-    const uint64_t ops = options->rows_max * (uint64_t)value->rows * value->columns;
-    const ps_work cold = {.memory_bytes = bytes};
-    const bool is_int8 = ps_dtype_is_quantised(value->dtype);
-    const ps_work work = {.int8_ops = is_int8 ? ops : 0, .f32_ops = is_int8 ? 0 : ops};
-    return ps_cost_work_ns(options->machine, &work) < 2 * ps_cost_work_ns(options->machine, &cold);
+    const ps_prefetch_operand operand = operand_of(graph, node, index);
+    return ps_prefetch_operand_bytes(options, &operand);
 }
 
 // preserve: all of it, while the sum stays below the capacity; nothing behind the first misfit.
@@ -112,46 +92,33 @@ static ps_reason take_whole(budget *b, uint64_t bytes)
     if (b->is_over) {
         return PS_REASON_AFTER_MISFIT;
     }
-    if (bytes >= b->left_bytes) {
+    if (bytes >= b->is.left_bytes) {
         b->is_over = true;
         return PS_REASON_NO_CAPACITY;
     }
-    b->left_bytes -= bytes;
+    b->is.left_bytes -= bytes;
     return PS_REASON_WHOLE;
 }
 
-// auto: as much as is left. *bytes becomes what is taken.
-static ps_reason take_part(budget *b, bool is_kv, uint64_t *bytes)
-{
-    const uint64_t taken = smaller(*bytes, b->left_bytes);
-    if (taken < smaller(*bytes, LEAST_BYTES)) {
-        return PS_REASON_NO_TIME;
-    }
-    const bool is_whole = taken == *bytes;
-    *bytes = taken;
-    // How much of the longest context is there will be seen in the step; what it leaves of the time
-    // is for what stands behind it.
-    b->left_bytes -= is_kv ? 0 : taken;
-    return is_whole ? PS_REASON_WHOLE : b->is_short ? PS_REASON_PART_TIME : PS_REASON_PART_CAPACITY;
-}
-
 static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *options, budget *b,
-                                  const ps_node *reader, uint32_t operand, uint64_t bytes)
+                                  const ps_node *reader, uint32_t index, uint64_t bytes)
 {
-    const ps_value_id id = reader->inputs[operand];
-    const bool is_kv = graph->values[id].kind == PS_VALUE_KV;
+    const ps_value_id id = reader->inputs[index];
+    const ps_prefetch_operand operand = operand_of(graph, reader, index);
+    const bool is_kv = operand.value->kind == PS_VALUE_KV;
     const uint64_t skip = b->ahead[id];
-    if (skip >= bytes || (b->is_ahead && is_kv)) { // an earlier wait has moved all of it
+    // All of it has been moved, or is for whoever reads it before; of a KV, what there is of it.
+    if (skip >= bytes || (is_kv && (b->is_ahead || skip > 0))) {
         return PS_OK;
     }
     bytes -= skip;
     ps_reason reason;
     if (b->policy == PS_PREFETCH_PRESERVE) {
         reason = take_whole(b, bytes);
-    } else if (!is_bound_by_memory(graph, options, reader, operand, bytes)) {
+    } else if (!ps_prefetch_is_bound_by_memory(options, &operand, bytes)) {
         reason = PS_REASON_COMPUTE_BOUND;
     } else {
-        reason = take_part(b, is_kv, &bytes);
+        reason = ps_prefetch_take_part(&b->is, is_kv, &bytes);
     }
     if (b->is_ahead && reason >= PS_REASON_DECLINED) {
         return PS_OK; // its own wait will say so
@@ -167,7 +134,7 @@ static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *option
                        .bytes = is_whole ? 0 : (uint32_t)smaller(bytes, UINT32_MAX),
                        .skip = (uint32_t)smaller(skip, UINT32_MAX),
                        .reason = reason}};
-    b->ahead[id] += is_kv || reason >= PS_REASON_DECLINED ? 0 : bytes;
+    b->ahead[id] += reason >= PS_REASON_DECLINED ? 0 : bytes;
     return ps_graph_add_node(graph, &node);
 }
 
@@ -234,7 +201,7 @@ static uint64_t segment_bytes(const ps_graph *graph, const ps_pass_options *opti
 static uint64_t room_ahead(const ps_graph *graph, const ps_pass_options *options,
                            const ps_node *nodes, uint32_t count, uint32_t collective, uint32_t end)
 {
-    const uint64_t room = cache_room(options->machine);
+    const uint64_t room = ps_prefetch_cache_bytes(options->machine);
     const uint64_t own = segment_bytes(graph, options, nodes, count, collective + 1);
     const uint64_t next = smaller(segment_bytes(graph, options, nodes, count, end + 1),
                                   time_bytes(graph, options, &nodes[end]));
@@ -254,15 +221,26 @@ static ps_status fill_wait(ps_graph *graph, const ps_pass_options *options, cons
     }
     // A wait that outlasts its own segment is used for the next one.
     b.is_ahead = true;
-    b.left_bytes = smaller(b.left_bytes, room_ahead(graph, options, nodes, count, collective, end));
-    return b.left_bytes < LEAST_BYTES
+    b.is.left_bytes = smaller(b.is.left_bytes,
+                              room_ahead(graph, options, nodes, count, collective, end));
+    return b.is.left_bytes < PS_PREFETCH_LEAST_BYTES
                ? PS_OK
                : prefetch_segment(graph, options, &b, nodes, count, end + 1, &end);
 }
 
+// What has been read may be gone when it is needed again: it can be moved again.
+static void note_reads(const ps_node *node, uint64_t *ahead)
+{
+    // A kv_write reads nothing of what is there.
+    const uint32_t reads = node->op == PS_OP_KV_WRITE ? 2 : node->input_count;
+    for (uint32_t i = 0; i < reads; i++) {
+        ahead[node->inputs[i]] = 0;
+    }
+}
+
 ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
 {
-    if (options->prefetch == PS_PREFETCH_OFF) {
+    if (options->prefetch == PS_PREFETCH_OFF || options->prefetch == PS_PREFETCH_RATIO) {
         return PS_OK;
     }
     const uint32_t count = graph->node_count;
@@ -283,6 +261,7 @@ ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options)
     graph->node_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(ps_graph_add_node(graph, &old[i]));
+        note_reads(&old[i], ahead);
         if (is_collective(&old[i])) {
             PS_TRY(fill_wait(graph, options, old, count, i, ahead));
         }

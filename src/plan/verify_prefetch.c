@@ -1,24 +1,37 @@
 // plan/verify_prefetch.c - what a prefetch must have around it.
 //
 // A prefetch starts when the collective's input is ready, and lasts while workers wait: it stands
-// behind a collective that nobody has joined yet, or right before a barrier. Elsewhere it would
-// start too late, or run in place of the work. It ends with its wait at the latest, so that nothing
-// is left to join.
+// behind a collective that nobody has joined yet, or right before a barrier, as one of the window
+// "barrier" has to; one of the window "vector" may stand before a vector operator, beside which
+// machines with a stream for it make it. Elsewhere it would start too late, or run in place of the
+// work. It ends with its wait at the latest, so that nothing is left to join.
 #include "plan/plan_internal.h"
 
 #include <string.h>
 
+static bool is_vector(const ps_plan_step *step)
+{
+    return (ps_op_get(step->op)->flags & PS_OP_VECTOR) != 0;
+}
+
+static bool is_at_barrier(const ps_plan_step *step)
+{
+    return step->attributes.window == PS_WINDOW_BARRIER;
+}
+
 static bool has_wait(const ps_plan_check *check, uint32_t index)
 {
     const ps_plan *plan = check->plan;
-    if (check->started[index] > check->joined[index]) {
+    if (!is_at_barrier(&plan->steps[index]) && check->started[index] > check->joined[index]) {
         return true;
     }
     uint32_t next = index;
     while (next < plan->step_count && plan->steps[next].op == PS_OP_PREFETCH) {
         next++;
     }
-    return next < plan->step_count && plan->steps[next].barrier;
+    const bool is_beside = plan->steps[index].attributes.window == PS_WINDOW_VECTOR;
+    return next < plan->step_count &&
+           (plan->steps[next].barrier || (is_beside && is_vector(&plan->steps[next])));
 }
 
 // reader [values]: the next step that reads it; prefetch [values]: the next one that moves it.
@@ -37,10 +50,9 @@ static ps_status check_one(const ps_plan_check *check, uint32_t index, const uin
         return PS_OK;
     }
     if (!has_wait(check, index)) {
-        return ps_fail(PS_INVALID,
-                       "prefetch of '%s' starts late: no collective is in flight, and no barrier "
-                       "follows",
-                       name);
+        return ps_fail(
+            PS_INVALID, "prefetch of '%s' starts late: %sno barrier follows", name,
+            is_at_barrier(&check->plan->steps[index]) ? "" : "no collective is in flight, and ");
     }
     // A later one may go on where this one ends.
     const ps_op_attributes *here = &check->plan->steps[index].attributes;

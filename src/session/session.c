@@ -198,9 +198,12 @@ void ps_session_profile_get(const ps_session *session, ps_profile *out)
 // ---- prefetching
 
 // Of all programs of a kind; gains are those of the one that has run most.
-static ps_prefetch_site site_report(const ps_session *session, ps_site site, bool is_prompt)
+static ps_prefetch_site site_report(const ps_session *session, ps_site site, ps_window window,
+                                    bool is_prompt)
 {
-    ps_prefetch_site sum = {.site = site == PS_SITE_NONE ? "all" : ps_site_name(site),
+    const bool is_all = site == PS_SITE_COUNT;
+    ps_prefetch_site sum = {.site = is_all ? "all" : ps_site_name(site),
+                            .window = is_all ? "all" : ps_window_name(window),
                             .is_prompt = is_prompt};
     for (uint32_t i = 0; i < session->config.program_count; i++) {
         const ps_program *program = session->config.programs[i];
@@ -208,7 +211,7 @@ static ps_prefetch_site site_report(const ps_session *session, ps_site site, boo
             continue;
         }
         ps_prefetch_report one;
-        ps_exec_prefetch_report(session->config.exec, program, site, &one);
+        ps_exec_prefetch_report(session->config.exec, program, site, window, &one);
         sum.planned += one.planned;
         sum.fired += one.fired;
         sum.asked_bytes += one.asked_bytes;
@@ -228,12 +231,15 @@ uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *ou
 {
     uint32_t count = 0;
     for (uint32_t prompt = 0; prompt < 2; prompt++) {
-        for (uint32_t i = 0; i < PS_SITE_COUNT; i++) {
-            // All together stand last.
-            const ps_site site = (ps_site)((i + 1) % PS_SITE_COUNT);
-            out[count] = site_report(session, site, prompt == 1);
-            count += out[count].planned > 0;
+        for (uint32_t site = PS_SITE_NONE + 1; site < PS_SITE_COUNT; site++) {
+            for (uint32_t window = PS_WINDOW_NONE + 1; window < PS_WINDOW_COUNT; window++) {
+                out[count] = site_report(session, (ps_site)site, (ps_window)window, prompt == 1);
+                count += out[count].planned > 0;
+            }
         }
+        // All together stand last.
+        out[count] = site_report(session, PS_SITE_COUNT, PS_WINDOW_NONE, prompt == 1);
+        count += out[count].planned > 0;
     }
     return count;
 }

@@ -86,6 +86,21 @@ def test_what_it_says():
         assert answer(MODEL, "--plan", path, sizes=("-t", "1")) == answer(MODEL, sizes=("-t", "1"))
 
 
+def test_plans_bring_their_prefetches():
+    """What fires by default is what the plans say."""
+    sizes = ("-c", "512", "-b", "32", "-t", "2")
+    with tempfile.TemporaryDirectory() as folder:
+        plans = made(folder, *sizes, "--prefetch", "auto")
+        with open(plans, encoding="utf-8") as file:
+            text = file.read()
+        assert "\npolicy name=auto\n" in text and " window=barrier}" in text, text[:300]
+        assert answer(MODEL, "--plan", plans, sizes=sizes) == answer(MODEL, sizes=sizes)
+        for more, fires in ((("--plan", plans), True), (("--prefetch", "auto"), True), ((), False), (("--prefetch", "off"), False)):
+            row = document("bench", MODEL, "-p", "0", "-n", "512", "-r", "1", "-t", "2", "-b", "32", "--no-ceiling", *more)[0]
+            assert ("prefetch" in row) == fires, (more, row)
+        refused("run", MODEL, "-p", "abc", "--plan", plans, *sizes, "--prefetch", "off", says=["'auto', here it is 'off'"])
+
+
 def test_plans_that_do_not_fit_are_refused():
     with tempfile.TemporaryDirectory() as folder:
         plans = made(folder)
@@ -104,7 +119,7 @@ def test_plans_that_do_not_fit_are_refused():
                 (r'name=(".*?"|\w+) threads', 'name="another CPU" threads', "machine is 'another CPU'"),
                 ("count=1", "count=2", "number of ranks is 2"),
                 ("count=1 rank=0", "count=2 rank=1", "number of ranks is 2"),
-                ("name=off", "name=auto", "policy is 'auto'"),
+                ("name=off", "name=preserve", "policy is 'preserve'"),
                 ("rows_max=8 logits_max=8", "rows_max=7 logits_max=7", "no plan for 8 rows"),
                 ("policy", "polici", "line 5"),
                 (r"vocabulary=\d+", "vocabulary=9", "plan at line 7"),
@@ -112,6 +127,7 @@ def test_plans_that_do_not_fit_are_refused():
                 (r"kv_group window=0", "kv_group window=0\nkv_group window=5", "kv groups"),
                 (r" \{group=0 head_dim=\d+\}", " {group=0 head_dim=8}", "plan at line 7")):
             refuse(edited(plans, pattern, replacement), says)
+        refused("run", MODEL, "-p", "abc", "--plan", plans, *SIZES, "--prefetch", "auto", says=["'off', here it is 'auto'", "--prefetch auto"])
         with open(plans, encoding="utf-8") as file:
             text = file.read()
 

@@ -26,8 +26,46 @@ def test_plans_hold_them_for_ranks_alone():
     text = output("plan", MODEL, "--no-measure", "--tp", "2", *LINK).decode()
     assert prefetches(text) and " ranks=2 " in text and "all_reduce" in text and "all_gather" in text, text[:200]
     # 10 bytes in a second: there is no time for any, and the plan says so.
-    lines = prefetches(output("plan", MODEL, "--no-measure", "--tp", "2", "--comm-sim", "latency=1ns").decode())
+    lines = prefetches(output("plan", MODEL, "--no-measure", "-t", "1", "--tp", "2", "--comm-sim", "latency=1ns").decode())
     assert lines and all("reason=no_time" in line for line in lines), lines
+
+
+def test_barriers_are_filled_for_several_workers():
+    """By default where several ranks share the model; one has to ask for it, and needs two workers to wait for each other."""
+    for flags, fills in ((("-t", "2"), False), (("-t", "2", "--prefetch", "auto"), True), (("-t", "1", "--prefetch", "auto"), False),
+                         (("-t", "2", "--prefetch", "preserve"), False), (("-t", "2", "--tp", "2"), True),
+                         (("-t", "2", "--tp", "2", "--prefetch", "preserve"), False), (("-t", "1", "--tp", "2"), False)):
+        text = output("plan", MODEL, "--no-measure", *flags).decode()
+        lines = [line for line in prefetches(text) if " window=barrier}" in line]
+        assert bool(lines) == fills, (flags, text)
+    got = document("plan", MODEL, "--no-measure", "-t", "2", "--prefetch", "auto")["prefetches"]
+    assert {row["window"] for row in got} == {"barrier"} and {row["site"] for row in got if row["taken"]} >= {"attn.o", "mlp.down"}, got
+
+
+def test_waits_at_barriers_show_everywhere():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        flags = ("-p", "0", "-n", "64", "-r", "2", "--no-ceiling", "-t", "2")
+        rows = document("bench", MODEL, *flags, "--compare", "off,auto", "--trace", path)
+        assert [row["policy"] for row in rows] == ["off", "auto"] and "prefetch" not in rows[0], rows
+        assert {site["window"] for site in rows[1]["prefetch"]} == {"barrier", "all"}, rows[1]
+        assert sum(site["moved_bytes"] for site in rows[1]["prefetch"]) > 0, rows[1]
+        sites = document("overlap", path)["sites"]
+        assert {site["window"] for site in sites} == {"barrier"} and {site["site"] for site in sites} <= SITES, sites
+        assert any(site["moved_bytes"] > 0 for site in sites), sites
+        assert "| barrier |" in output("overlap", path).decode()
+        text = output("bench", MODEL, *flags, "--prefetch", "auto", "--ops").decode()
+        assert "| barrier | decode |" in text, text
+        assert "barrier" not in [cell.strip() for cell in output("bench", MODEL, *flags, "--ops").decode().split("|")]
+
+
+def test_prompts_and_decoding_are_reported_apart():
+    """The KV of a prompt's earlier pieces is moved for the later ones."""
+    rows = document("bench", MODEL, "--ranks-sim", "2", *LINK, "-p", "0", "-n", "0", "-pg", "96,8", "-b", "32", "-r", "2", "--no-ceiling",
+                    "--prefetch", "preserve", "-t", "1")
+    moved = {(site["steps"], site["site"]): site["moved_bytes"] for site in rows[0]["prefetch"]}
+    for kind in ("prompt", "decode"):
+        assert moved[kind, "kv"] > 0 and moved[kind, "all"] >= moved[kind, "kv"] + moved[kind, "mlp.down"], moved
 
 
 def test_graphs_of_others_get_prefetches_and_nothing_else():

@@ -88,6 +88,51 @@ static void test_threads_and_pieces(void **state)
     free(first);
 }
 
+static uint64_t moved_bytes(const ps_prefetch_site *sites, uint32_t count)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bytes += sites[i].moved_bytes;
+    }
+    return bytes;
+}
+
+// One process prefetches when it is asked to, and when one of its workers waits for another.
+static void test_policies(void **state)
+{
+    float *first = NULL;
+    for (uint32_t threads = 1; threads <= 3; threads++) {
+        ps_model *model = open_golden(*state, threads);
+        const uint32_t vocabulary = vocabulary_of(model);
+        for (uint32_t p = 0; p < PS_PREFETCH_POLICY_COUNT; p++) {
+            ps_prefetch_site sites[PS_PREFETCH_SITES_MAX];
+            ps_session *session = NULL;
+            const ps_session_options options = {
+                .context_tokens = CONTEXT, .batch_rows = 128, .prefetch = (ps_prefetch_policy)p};
+            float *logits = new_logits(vocabulary);
+            expect_ok(ps_session_create(model, &options, &session));
+            run(session, 7, 37, logits, vocabulary);
+            first = first == NULL ? logits : first;
+            assert_memory_equal(first, logits, (size_t)ANSWER * vocabulary * sizeof *logits);
+            const uint32_t count = ps_session_prefetch_get(session, sites);
+            if (threads > 1 && p == PS_PREFETCH_AUTO) {
+                assert_true(count > 0);
+                assert_string_equal("barrier", sites[0].window);
+                assert_string_equal("all", sites[count - 1].site);
+                assert_true(sites[0].fired > 0 && moved_bytes(sites, count) > 0);
+            } else {
+                assert_int_equal(0, count);
+            }
+            ps_session_destroy(session);
+            if (logits != first) {
+                free(logits);
+            }
+        }
+        ps_model_close(model);
+    }
+    free(first);
+}
+
 // Three sequences of different lengths advance in the same steps; each must equal itself alone.
 static void test_batches(void **state)
 {
@@ -232,6 +277,7 @@ int main(void)
         const char *name;
         CMUnitTestFunction function;
     } TESTS[] = {{"threads and pieces", test_threads_and_pieces},
+                 {"policies", test_policies},
                  {"batches", test_batches},
                  {"many sequences", test_many_sequences},
                  {"forks", test_forks}};

@@ -24,4 +24,17 @@ static const ps_pass_options PS_TEST_DECODE = {
 static const ps_pass_options PS_TEST_PREFILL = {
     .rows_max = 512, .logits_max = 8, .context_max = 1000, .machine = &PS_TEST_MACHINE};
 
+// The same ratio for all linears, in steps of any number of rows.
+static inline ps_prefetch_ratios ps_test_ratios(double ratio)
+{
+    ps_prefetch_ratios ratios = {0};
+    for (uint32_t i = 0; i < PS_RATIO_COUNT; i++) {
+        ratios.ratio[i] = ratio;
+    }
+    for (uint32_t m = 0; m < PS_MODULE_COUNT; m++) {
+        ratios.max_tokens[m] = UINT32_MAX;
+    }
+    return ratios;
+}
+
 #endif

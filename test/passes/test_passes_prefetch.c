@@ -154,11 +154,11 @@ static void test_preserve_counts_kv_at_the_longest_context(void **state)
                     "o2(after_misfit)|out|");
     expect_preserve(139264 + 512 * 200 + 1, 200,
                     "|gate up(no_capacity) down(after_misfit)|q2 k2 v2 kv2 o2(no_capacity)|out|");
-    // With many rows attention reads it again and again.
+    // In the chunks of a prompt, too, whose attention reads what the chunks before have written.
     ps_machine machine;
-    ps_pass_options options = preserve(&machine, (uint64_t)1 << 30, 200);
-    options.rows_max = 9;
-    expect(&options, "|gate up down|q2 k2 v2 o2|out|");
+    ps_pass_options options = preserve(&machine, 139264 + 512 * 200 + 1, 200);
+    options.rows_max = 512;
+    expect(&options, "|gate up(no_capacity) down(after_misfit)|q2 k2 v2 kv2 o2(no_capacity)|out|");
 }
 
 // ---- auto: 20 bytes a nanosecond for as long as a sum of 1024 bytes takes
@@ -225,7 +225,7 @@ static void test_auto_fills_the_caches(void **state)
 }
 
 // 64 rows: a weight of 139264 bytes is read in 3.5 us and multiplied with in 8.4, more than twice
-// that.
+// that. The KV is read in 13 us, and attention to it computes for 164.
 static void test_auto_leaves_what_computing_bounds(void **state)
 {
     (void)state;
@@ -233,19 +233,26 @@ static void test_auto_leaves_what_computing_bounds(void **state)
     ps_pass_options options = automatic(&machine, 99000);
     options.rows_max = 64;
     expect(&options, "|gate(compute_bound) up(compute_bound) down(compute_bound)|"
-                     "q2(compute_bound) k2(compute_bound) v2(compute_bound) o2(compute_bound)|"
-                     "out(compute_bound)|");
+                     "q2(compute_bound) k2(compute_bound) v2(compute_bound) kv2(compute_bound) "
+                     "o2(compute_bound)|out(compute_bound)|");
     machine.int8_gops = 10000;
-    expect(&options, "|gate up down q2 k2 v2 o2|out||");
+    expect(&options, "|gate up down q2 k2 v2 o2|kv2(compute_bound) out||");
+    machine.f32_gops = 10000;
+    expect(&options, "|gate up down q2 k2 v2 o2|kv2 out||");
+    // Few rows are taken to be of as many sequences, each of which has a KV of its own.
+    options.rows_max = 8;
+    machine.f32_gops = 1;
+    expect(&options, "|gate up down q2 k2 v2 o2|kv2 out||");
 }
 
 // ---- other graphs
 
 #define HEAD                                                                                       \
-    "vocabulary 64\n%embd = weight Q8_0 [64, 64]\n%w = weight Q8_0 [64, 64]\n"                     \
+    "vocabulary 64\nkv_group window=0\n%embd = weight Q8_0 [64, 64]\n%w = weight Q8_0 [64, 64]\n"  \
     "%vector = weight F32 [1, 64]\n"                                                               \
     "%x = activation F32 [T, 64]\n%a = activation F32 [T, 64]\n%b = activation F32 [T, 64]\n"      \
-    "%c = activation F32 [T, 64]\n%last = activation F32 [L, 64]\n"                                \
+    "%c = activation F32 [T, 64]\n%d = activation F32 [T, 64]\n"                                   \
+    "%kv = kv F16 [64] {group=0 head_dim=64}\n%last = activation F32 [L, 64]\n"                    \
     "%logits = activation F32 [L, 64] output\n%x = embed %embd\n"
 #define TAIL "%last = select_logits %c\n%logits = softcap %last {softcap=1}\n"
 
@@ -266,6 +273,15 @@ static void test_other_graphs(void **state)
     // a weight that is read twice is moved once
     expect_everywhere(
         HEAD "%a = all_reduce %x {ranks=2}\n%b = linear %a, %w\n%c = linear %b, %w\n" TAIL, "|w");
+    // but for a reader behind another collective again: it may be gone by then
+    expect_everywhere(HEAD "%a = all_reduce %x {ranks=2}\n%b = linear %a, %w\n"
+                           "%d = all_reduce %b {ranks=2}\n%c = linear %d, %w\n" TAIL,
+                      "|w|w");
+    // so is a KV that two read, though it is written before
+    expect_everywhere(HEAD "%a = all_reduce %x {ranks=2}\nkv_write %a, %a, %kv\n"
+                           "%b = attention %a, %kv {heads=1 kv_heads=1 head_dim=64 scale=1}\n"
+                           "%c = attention %b, %kv {heads=1 kv_heads=1 head_dim=64 scale=1}\n" TAIL,
+                      "|kv");
     // tables and vectors are no matter of prefetching, and a collective right behind another has no
     // wait of its own
     expect_everywhere(HEAD "%a = all_reduce %x {ranks=2}\n%b = all_reduce %a {ranks=2}\n"

@@ -339,6 +339,13 @@ static fault DECODE_FAULTS[] = {
     {"prefetch of 'kv.1' starts late", "prefetch %kv.1 {layer=1 site=kv} split=units stream=2\n",
      "", "kv_write %kr, %v, %kv.1",
      "prefetch %kv.1 {layer=1 site=kv} split=units stream=2\nkv_write %kr, %v, %kv.1"},
+    // One of a barrier does not fill a collective's wait.
+    {"prefetch of 'gate.weight' starts late: no barrier follows",
+     "prefetch %gate.weight " GATE_PREFETCH,
+     "prefetch %gate.weight {layer=3 site=mlp.gate_up window=barrier} split=units stream=2\n"
+     "%dead = quantise %sum {layer=2} split=all",
+     "%n2.q8 = activation",
+     "%dead = activation q8_row [T, 256] private row_bytes=384\n%n2.q8 = activation"},
     {"step 22: prefetch of 'q.weight', which nobody reads after it", "prefetch %gate.weight",
      "prefetch %q.weight"},
     {"prefetch of 'kv.1', which nobody reads after it", "prefetch %gate.weight " GATE_PREFETCH,
@@ -527,6 +534,9 @@ static fault VARIANTS[] = {
     // Behind a barrier that follows, and again once it has been read.
     {NULL, "barrier\n%dp = linear",
      "prefetch %down.weight {layer=2 site=mlp.down} split=units stream=2\nbarrier\n%dp = linear"},
+    {NULL, "barrier\n%dp = linear",
+     "prefetch %down.weight {layer=2 site=mlp.down window=barrier} split=units stream=2\n"
+     "barrier\n%dp = linear"},
     {NULL, "barrier\n%n2.q8 = norm_quantise",
      "prefetch %gate.weight {layer=2} split=units stream=2\nbarrier\n%n2.q8 = norm_quantise"},
     // One wait goes on where another one ended.
