@@ -5,10 +5,12 @@
 // there can be, sessions side by side, models opened again.
 #include "engine/rank_jobs.h"
 // it includes what cmocka wants first
+#include "engine/ranks.h"
 #include "hw/machine.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 
 #define MODEL "smollm-q8_0"
 #define STEPS 12
@@ -296,6 +298,56 @@ static void test_a_lost_rank(void **state)
     assert_int_equal(0, status);
 }
 
+// Rank 1 is stopped where rank 0 waits for it without a timeout, as while models are loaded.
+static int wait_for_a_stopped_rank(void)
+{
+    ps_ranks *ranks = NULL;
+    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 2};
+    must(ps_ranks_start(&options, &ranks));
+    if (ps_ranks_rank(ranks) > 0) {
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    require(ps_ranks_agree(ranks, PS_OK) == PS_LOST);
+    require(strstr(ps_error_message(), "rank 1 (process ") != NULL);
+    require(strstr(ps_error_message(), ") is stopped") != NULL);
+    require(ps_ranks_speaks(ranks));
+    require(ps_ranks_stop(ranks) == PS_LOST);
+    return 0;
+}
+
+// Rank 1 takes its time, and is waited for.
+static int wait_for_a_late_rank(void)
+{
+    ps_ranks *ranks = NULL;
+    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 1};
+    must(ps_ranks_start(&options, &ranks));
+    if (ps_ranks_rank(ranks) > 0) {
+        (void)usleep(2500000); // later than any timeout, but alive
+    }
+    must(ps_ranks_agree(ranks, PS_OK));
+    must(ps_ranks_stop(ranks));
+    return 0;
+}
+
+static void test_stopped_and_late_ranks(void **state)
+{
+    static int (*const BODIES[])(void) = {wait_for_a_stopped_rank, wait_for_a_late_rank};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        int status = 0;
+        (void)fflush(NULL);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            (void)alarm(30); // or it hangs
+            _exit(BODIES[i]());
+        }
+        assert_int_equal(child, waitpid(child, &status, 0));
+        assert_int_equal(0, status);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_bad_steps),
         cmocka_unit_test(test_models_and_ranks_again),
         cmocka_unit_test(test_a_lost_rank),
+        cmocka_unit_test(test_stopped_and_late_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
