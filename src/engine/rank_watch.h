@@ -1,9 +1,9 @@
 // engine/rank_watch.h - ranks that are stopped while others wait without a timeout.
 //
-// Loading a file takes as long as it takes, and rank 0 may wait for its user; so these waits have no
-// timeout. A rank that is lost ends them; one that was stopped (SIGSTOP) would not. Rank 0 watches
-// the others, rank 1 watches rank 0, those of its host and namespace of processes: several looks in
-// a row that find a process stopped, while the looker runs, end the wait.
+// Loading a file takes as long as it takes, and rank 0 may wait for its user; so these waits have
+// no timeout. A rank that is lost ends them; one that was stopped (SIGSTOP) would not. Rank 0
+// watches the others, rank 1 watches rank 0, those of its host and namespace of processes: several
+// looks in a row that find a process stopped, while the looker runs, end the wait.
 #ifndef PS_ENGINE_RANK_WATCH_H
 #define PS_ENGINE_RANK_WATCH_H
 
@@ -25,8 +25,8 @@ typedef struct ps_rank_watch {
 
 void ps_rank_place_get(ps_rank_place *out);
 
-// places [ranks of comm]. timeout_ns: that of other waits; 0: the default. A rank may be stopped for
-// half of it, about.
+// places [ranks of comm]. timeout_ns: that of other waits; 0: the default. A rank may be stopped
+// for half of it, about.
 void ps_rank_watch_init(ps_rank_watch *watch, ps_comm *comm, const ps_rank_place *places,
                         uint64_t timeout_ns);
 
