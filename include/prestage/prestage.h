@@ -339,8 +339,8 @@ typedef struct ps_row {
 // sequence stand together. Nothing changes unless PS_OK is returned.
 //
 // PS_INVALID    a sequence is not open, a token is out of range, rows of a sequence are apart,
-//               count is 0 or above batch_rows, or more rows want logits than PS_LOGITS_MAX and than
-//               the session has sequences
+//               count is 0 or above batch_rows, or more rows want logits than PS_LOGITS_MAX and
+//               than the session has sequences
 // PS_EXHAUSTED  a sequence would pass its context, or the KV pool is full
 PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *rows,
                                              uint32_t count);

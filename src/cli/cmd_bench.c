@@ -2,9 +2,10 @@
 //
 // A test reads P tokens and generates N, behind D tokens that are already in the context, for S
 // sequences at once. Tokens are random: speed does not depend on them. The D tokens are read once;
-// a sequence goes back to them before each run. Each test runs once to warm up, then R times. The ceiling is what the same threads read from memory at best, measured right
-// before and right after a test of decoding; the larger counts. With --ops the repetitions are
-// profiled, which costs them about a percent, and every test has a ceiling.
+// a sequence goes back to them before each run. Each test runs once to warm up, then R times. The
+// ceiling is what the same threads read from memory at best, measured right before and right after
+// a test of decoding; the larger counts. With --ops the repetitions are profiled, which costs them
+// about a percent, and every test has a ceiling.
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"

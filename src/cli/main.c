@@ -77,9 +77,11 @@ static void say(ps_status status)
 // The exit code, after the one line of an error. Output that could not be written is one, too.
 static int finish(ps_status status)
 {
-    const bool is_written = fflush(stdout) == 0 && !ferror(stdout);
+    const bool had_failed = ferror(stdout) != 0; // errno has been others' since
+    const bool is_written = fflush(stdout) == 0 && !had_failed;
     if (status == PS_OK && !is_written) {
-        (void)fprintf(stderr, "prestage: stdout: %s\n", strerror(errno));
+        (void)fprintf(stderr, "prestage: stdout: %s\n",
+                      had_failed ? "a write has failed" : strerror(errno));
         return 1;
     }
     say(status);

@@ -14,7 +14,8 @@
 // PS_NOT_FOUND, PS_IO
 PS_MUST_USE ps_status ps_machine_read(const char *path, ps_machine *machine);
 
-// Whether the rates are such that plans can be made with them; PS_INVALID names the one that is not.
+// Whether the rates are such that plans can be made with them; PS_INVALID names the one that is
+// not.
 PS_MUST_USE ps_status ps_machine_check_rates(const ps_machine *machine);
 
 #endif

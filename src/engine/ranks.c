@@ -1,6 +1,8 @@
 // engine/ranks.c - starting ranks, sharing out CPUs, agreeing, telling and listening.
 #include "engine/ranks.h"
 
+#include "engine/rank_watch.h"
+
 #include "base/hash.h"
 #include "base/log.h"
 #include "comm/handshake.h"
@@ -19,7 +21,8 @@ struct ps_ranks {
     ps_comm_crowd crowd; // as started, before CPUs were shared out
     bool has_share;      // keeps to its part of the CPUs of `place`
     ps_cpu_place place;
-    char *message; // [capacity] a command and what is behind it
+    ps_rank_watch watch; // of several real ranks
+    char *message;       // [capacity] a command and what is behind it
     uint64_t capacity;
 };
 
@@ -100,16 +103,16 @@ static ps_status delay_comm(const ps_ranks_options *options, const ps_comm_link 
 
 // Ranks that see the same CPUs of the same host share them out; those to which the launcher gave
 // CPUs of their own keep them.
-static ps_status share_cpus(ps_ranks *ranks)
+static ps_status share_cpus(ps_ranks *ranks, uint64_t timeout_ns)
 {
     const uint32_t size = ps_comm_size(ranks->comm);
     const uint32_t rank = ps_comm_rank(ranks->comm);
     uint64_t bytes[PS_COMM_RANKS_MAX];
-    ps_cpu_place *places = calloc(size, sizeof *places);
+    ps_rank_place *places = calloc(size, sizeof *places);
     if (places == NULL) {
         return ps_fail(PS_NO_MEMORY, "no memory for the places of %u ranks", size);
     }
-    ps_machine_get_place(&places[rank]);
+    ps_rank_place_get(&places[rank]);
     ranks->crowd = ps_comm_crowd_here(size, 0);
     for (uint32_t i = 0; i < size; i++) {
         bytes[i] = sizeof *places;
@@ -120,13 +123,14 @@ static ps_status share_cpus(ps_ranks *ranks)
     uint32_t index = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < size && status == PS_OK; i++) {
-        ranks->here += places[i].host == places[rank].host;
-        const bool same = memcmp(&places[i], &places[rank], sizeof *places) == 0;
+        ranks->here += places[i].cpus.host == places[rank].cpus.host;
+        const bool same = memcmp(&places[i].cpus, &places[rank].cpus, sizeof places->cpus) == 0;
         index += same && i < rank;
         count += same;
     }
     if (status == PS_OK) {
-        ranks->place = places[rank];
+        ps_rank_watch_init(&ranks->watch, ranks->comm, places, timeout_ns);
+        ranks->place = places[rank].cpus;
         ranks->has_share = true;
         ps_machine_take_share(index, count);
     }
@@ -161,7 +165,7 @@ static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
         ranks->here = 1;
         ranks->is_simulated = true;
     } else {
-        PS_TRY(share_cpus(ranks));
+        PS_TRY(share_cpus(ranks, (uint64_t)(options->timeout_s * 1e9)));
     }
     return ps_ranks_reserve(ranks, sizeof(ps_session_options));
 }
@@ -229,7 +233,7 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
     codes[rank] = own;
     PS_TRY(ps_comm_all_gather_start(ranks->comm, PS_TAG_AGREE, &codes[rank], codes, bytes));
     ps_comm_be_patient(ranks->comm);
-    PS_TRY(ps_comm_wait(ranks->comm));
+    PS_TRY(ps_rank_watch_wait(&ranks->watch));
     uint32_t first = 0;
     while (first < size && codes[first] == PS_OK) {
         first++;
@@ -314,7 +318,7 @@ ps_status ps_ranks_listen(ps_ranks *ranks, const ps_command **out, const void **
     uint64_t bytes = 0;
     PS_TRY(ps_comm_broadcast_start(ranks->comm, PS_TAG_COMMAND, ranks->message, ranks->capacity,
                                    &bytes));
-    PS_TRY(ps_comm_wait(ranks->comm));
+    PS_TRY(ps_rank_watch_wait(&ranks->watch));
     const ps_command *command = (const ps_command *)(const void *)ranks->message;
     if (bytes < sizeof *command || command->bytes != bytes - sizeof *command) {
         return ps_fail(PS_INVALID, "rank 0 sent a command of %llu bytes that does not fit its size",

@@ -46,8 +46,8 @@ ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
                                 const ps_ranks *ranks, ps_prefetch_policy policy);
 
 // An executor for a session with complete options, and the counts of its KV, in *config, which is
-// otherwise zero; programs [PS_SESSION_PLANS_MAX] are its plans. Collective: where a rank fails, all
-// do.
+// otherwise zero; programs [PS_SESSION_PLANS_MAX] are its plans. Collective: where a rank fails,
+// all do.
 PS_MUST_USE ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
                                          ps_session_config *config, const ps_program **programs);
 

@@ -287,6 +287,35 @@ def test_mpirun_and_options():
     expect_one_line(launched("run", MODEL + ".none", "-p", "x"), MODEL + ".none")
 
 
+def test_options_of_one_rank_alone():
+    def both(first, second):
+        *start, _ = mpirun()
+        command = [*start, "1", PRESTAGE, *first, ":", "-n", "1", PRESTAGE, *second]
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**os.environ, **WITH_MPI}, timeout=60, check=False)
+    run_it = ("run", MODEL, "-p", "abc", "-n", "4")
+    expect_one_line(both(run_it, ("run", MODEL, "--definitely")), "--definitely")
+    expect_one_line(both(("run", MODEL, "--definitely"), run_it), "--definitely")
+    expect_one_line(both((*run_it, "--comm-sim", "latency=1ms"), run_it), "rank 1", "--comm-sim=none", "--comm-sim=latency=1ms")
+    # What rank 0 tells the others anyway may differ.
+    done = both(run_it, (*run_it, "-t", "1", "-c", "77", "-b", "3", "--prefetch", "off"))
+    assert done.returncode == 0 and done.stdout and not ours(done.stderr.decode()), done
+
+
+def test_output_that_nobody_takes():
+    for command in (("run", MODEL, "-p", "abc", "-n", "8"), ("bench", MODEL, "-p", "0", "-n", "8", "-r", "1", "--no-ceiling")):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([PRESTAGE, *command, "--tp", "2"], stdin=subprocess.DEVNULL, stdout=full,
+                                  stderr=subprocess.PIPE, timeout=60, check=False)
+        lines = ours(done.stderr.decode())
+        assert done.returncode == 1 and len(lines) == 1 and "stdout" in lines[0], done
+        job = subprocess.Popen([PRESTAGE, *command, "--tp", "2"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        job.stdout.close()
+        _, errors = job.communicate(timeout=20)
+        assert job.returncode != 0 and not ours(errors.decode()), (job.returncode, errors)
+
+
 def test_too_few_cpus_are_named_with_the_flag_that_helps():
     cpus = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cpus)})

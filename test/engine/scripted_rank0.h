@@ -1,9 +1,9 @@
 // test/engine/scripted_rank0.h - rank 1 of two, whose rank 0 is a script that says what it likes.
 //
 // A script is a list of messages: their length, a uint32_t, and so many bytes; a length larger than
-// what is left is claimed, and zeros follow. SCRIPT_RATES in place of a length: the 8 doubles behind
-// it are what rank 0 says that it has measured. Behind the last message rank 0 stops. In all other
-// collectives it answers what rank 1 says, and of sums nothing but zeros.
+// what is left is claimed, and zeros follow. SCRIPT_RATES in place of a length: the 8 doubles
+// behind it are what rank 0 says that it has measured. Behind the last message rank 0 stops. In all
+// other collectives it answers what rank 1 says, and of sums nothing but zeros.
 //
 // The program is linked with -Wl,--wrap=ps_comm_local_fork: starting two ranks starts the script.
 #ifndef PS_TEST_ENGINE_SCRIPTED_RANK0_H

@@ -403,21 +403,22 @@ static int lack_memory_alone(const char *path, bool goes_on)
     return is_right ? 0 : 1;
 }
 
+static int lack_memory_and_end(void *path)
+{
+    return lack_memory_alone(path, false);
+}
+
+static int lack_memory_and_go_on(void *path)
+{
+    return lack_memory_alone(path, true);
+}
+
 static void test_a_rank_without_memory(void **state)
 {
     char path[512];
     golden_path(*state, path);
-    for (int goes_on = 0; goes_on < 2; goes_on++) {
-        int status = 0;
-        (void)fflush(NULL);
-        const pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            _exit(lack_memory_alone(path, goes_on == 1));
-        }
-        assert_int_equal(child, waitpid(child, &status, 0));
-        assert_int_equal(0, status);
-    }
+    run_in_child(lack_memory_and_end, path);
+    run_in_child(lack_memory_and_go_on, path);
 }
 
 int main(void)

@@ -5,10 +5,12 @@
 // there can be, sessions side by side, models opened again.
 #include "engine/rank_jobs.h"
 // it includes what cmocka wants first
+#include "engine/ranks.h"
 #include "hw/machine.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 
 #define MODEL "smollm-q8_0"
 #define STEPS 12
@@ -203,8 +205,9 @@ static void test_bad_steps(void **state)
 // ---- the process
 
 // Opens a model with ranks, more than once, and without; then all CPUs are there again.
-static int open_again(const char *path)
+static int open_again(void *context)
 {
+    const char *path = context;
     const uint32_t cpus = ps_machine_affinity_count();
     ps_ranks *ranks = NULL;
     ps_model *model = NULL;
@@ -231,23 +234,16 @@ static int open_again(const char *path)
 static void test_models_and_ranks_again(void **state)
 {
     char path[512];
-    int status = 0;
     (void)state;
     golden_path(MODEL, path);
-    (void)fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        _exit(open_again(path));
-    }
-    assert_int_equal(child, waitpid(child, &status, 0));
-    assert_int_equal(0, status);
+    run_in_child(open_again, path);
 }
 
 // Rank 1 is ended by a signal while rank 0 steps. From then on everything is PS_LOST, at once, and
 // what is there can be closed.
-static int lose_a_rank(const char *path)
+static int lose_a_rank(void *context)
 {
+    const char *path = context;
     ps_ranks *ranks = NULL;
     ps_model *model = NULL;
     ps_session *session = NULL;
@@ -255,7 +251,7 @@ static int lose_a_rank(const char *path)
     ps_sequence sequence;
     must(ps_ranks_start(&(ps_ranks_options){.launch = PS_RANKS_FORK, .size = 2}, &ranks));
     if (ps_ranks_rank(ranks) > 0) {
-        (void)alarm(1);
+        (void)alarm(4); // the model is open by then
         _exit(ps_ranks_follow(ranks, path, NULL) == PS_OK ? 0 : 1);
     }
     must(ps_model_open(path, &(ps_model_options){.threads = 2, .ranks = ranks}, &model));
@@ -282,18 +278,50 @@ static int lose_a_rank(const char *path)
 static void test_a_lost_rank(void **state)
 {
     char path[512];
-    int status = 0;
     (void)state;
     golden_path(MODEL, path);
-    (void)fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)alarm(30); // or it hangs
-        _exit(lose_a_rank(path));
+    run_in_child(lose_a_rank, path);
+}
+
+// Rank 1 is stopped where rank 0 waits for it without a timeout, as while models are loaded.
+static int wait_for_a_stopped_rank(void *context)
+{
+    (void)context;
+    ps_ranks *ranks = NULL;
+    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 2};
+    must(ps_ranks_start(&options, &ranks));
+    if (ps_ranks_rank(ranks) > 0) {
+        (void)raise(SIGSTOP);
+        _exit(0);
     }
-    assert_int_equal(child, waitpid(child, &status, 0));
-    assert_int_equal(0, status);
+    require(ps_ranks_agree(ranks, PS_OK) == PS_LOST);
+    require(strstr(ps_error_message(), "rank 1 (process ") != NULL);
+    require(strstr(ps_error_message(), ") is stopped") != NULL);
+    require(ps_ranks_speaks(ranks));
+    require(ps_ranks_stop(ranks) == PS_LOST);
+    return 0;
+}
+
+// Rank 1 takes its time, and is waited for.
+static int wait_for_a_late_rank(void *context)
+{
+    (void)context;
+    ps_ranks *ranks = NULL;
+    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 1};
+    must(ps_ranks_start(&options, &ranks));
+    if (ps_ranks_rank(ranks) > 0) {
+        (void)usleep(2500000); // later than any timeout, but alive
+    }
+    must(ps_ranks_agree(ranks, PS_OK));
+    must(ps_ranks_stop(ranks));
+    return 0;
+}
+
+static void test_stopped_and_late_ranks(void **state)
+{
+    (void)state;
+    run_in_child(wait_for_a_stopped_rank, NULL);
+    run_in_child(wait_for_a_late_rank, NULL);
 }
 
 int main(void)
@@ -308,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_bad_steps),
         cmocka_unit_test(test_models_and_ranks_again),
         cmocka_unit_test(test_a_lost_rank),
+        cmocka_unit_test(test_stopped_and_late_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

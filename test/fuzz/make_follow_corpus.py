@@ -5,11 +5,10 @@ The files are committed; run this after a change here. `--check` writes nothing 
 folder differs. test/engine/test_follow.c says what each bad file must be told, and
 test/engine/scripted_rank0.h how a file is read. The model is smollm-q8_0 of the golden files.
 """
-import pathlib
 import struct
-import sys
 
-FOLDER = pathlib.Path(__file__).parent / "corpus" / "follow"
+import corpus_folder
+
 STOP, OPEN, CLOSE, SESSION, END, STEP = range(6)
 VOCABULARY, CONTEXT = 272, 64
 NO_BLOCK = 2**32 - 1
@@ -109,18 +108,5 @@ def cases():
     yield "bad_rate_huge", rates(*[10] * 6, 1e300, 10) + READY
 
 
-def main():
-    wanted = dict(cases())
-    present = {p.name: p.read_bytes() for p in FOLDER.glob("*")}
-    if "--check" in sys.argv:
-        differing = sorted(n for n in wanted.keys() | present.keys() if wanted.get(n) != present.get(n))
-        sys.exit(f"run test/fuzz/make_follow_corpus.py: {differing}" if differing else 0)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in present.keys() - wanted.keys():
-        (FOLDER / name).unlink()
-    for name, data in wanted.items():
-        (FOLDER / name).write_bytes(data)
-
-
 if __name__ == "__main__":
-    main()
+    corpus_folder.main(__file__, cases())

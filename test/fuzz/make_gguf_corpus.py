@@ -5,11 +5,9 @@ The files are committed; run this after a change here. `--check` writes nothing 
 folder differs. test/format/test_gguf.c says what each bad file must be told. Written from the
 description of the format and not from the reader, so that the two can disagree.
 """
-import pathlib
 import struct
-import sys
 
-FOLDER = pathlib.Path(__file__).parent / "corpus" / "gguf"
+import corpus_folder
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 LETTERS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "B", U64: "Q", I64: "q", F64: "d"}
@@ -217,18 +215,5 @@ def cases():
     yield "bad_keys_cut", good[:good.index(b"f64.large") + 9]
 
 
-def main():
-    wanted = dict(cases())
-    present = {p.name: p.read_bytes() for p in FOLDER.glob("*")}
-    if "--check" in sys.argv:
-        differing = sorted(n for n in wanted.keys() | present.keys() if wanted.get(n) != present.get(n))
-        sys.exit(f"run test/fuzz/make_gguf_corpus.py: {differing}" if differing else 0)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in present.keys() - wanted.keys():
-        (FOLDER / name).unlink()
-    for name, data in wanted.items():
-        (FOLDER / name).write_bytes(data)
-
-
 if __name__ == "__main__":
-    main()
+    corpus_folder.main(__file__, cases())

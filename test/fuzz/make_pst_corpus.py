@@ -9,9 +9,9 @@ Checksums are zeros: opening does not read them.
 import pathlib
 import re
 import struct
-import sys
 
-FOLDER = pathlib.Path(__file__).parent / "corpus" / "pst"
+import corpus_folder
+
 LAYOUT_H = pathlib.Path(__file__).parent.parent.parent / "src" / "base" / "layout.h"
 LAYOUT = int(re.search(r"#define PS_LAYOUT_VERSION (\d+)", LAYOUT_H.read_text(encoding="ascii")).group(1))
 
@@ -109,18 +109,5 @@ def cases():
     yield "bad_bytes_huge", pst(entries=[A, entry("b.weight", Q8_0, 16, 32, 64, 2**64 - 64)])
 
 
-def main():
-    wanted = dict(cases())
-    present = {p.name: p.read_bytes() for p in FOLDER.glob("*")}
-    if "--check" in sys.argv:
-        differing = sorted(n for n in wanted.keys() | present.keys() if wanted.get(n) != present.get(n))
-        sys.exit(f"run test/fuzz/make_pst_corpus.py: {differing}" if differing else 0)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in present.keys() - wanted.keys():
-        (FOLDER / name).unlink()
-    for name, data in wanted.items():
-        (FOLDER / name).write_bytes(data)
-
-
 if __name__ == "__main__":
-    main()
+    corpus_folder.main(__file__, cases())
