@@ -92,6 +92,10 @@ struct ps_model_options {
     // A Chrome trace of the last steps is written here when the model is closed; those of other
     // ranks than 0 to names with ".rank1" and so on behind. NULL: none.
     const char *trace_file;
+    // A file of `prestage tune` for this machine, number of threads and ranks. NULL: the one that
+    // it keeps in the user's cache folder, if there is one; otherwise several ranks measure what
+    // they need when they open, in some 50 ms.
+    const char *machine_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
 };
 
@@ -104,6 +108,8 @@ struct ps_model_options {
 // PS_NO_MEMORY          its weights are larger than the memory that is free
 // PS_UNSUPPORTED        an architecture, tensor type or tokenizer that prestage does not have; the
 //                       message names it. Or a compiled file of another layout or version
+//
+// machine_file fails as the file does; PS_INVALID, too, when it is for something else.
 PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_options *options,
                                            ps_model **out);
 // Ends the workers and frees the weights. Sessions must be destroyed before. NULL is allowed.
@@ -120,7 +126,9 @@ typedef struct ps_model_info {
     uint64_t fingerprint;     // metadata, tensor table, head of each tensor
     uint32_t threads;         // of each rank
     uint32_t ranks;
-    const char *isa; // kernels in use: "ref", "avx2", "avx512"
+    const char *isa;          // kernels in use: "ref", "avx2", "avx512"
+    const char *rates;        // that plans are made with, as a line of text
+    const char *rates_source; // "tuned 2026-11-29", "measured quickly now", "defaults"
     double load_ms;
     int64_t bos, eos; // token ids, -1: none
     bool has_chat_template;
@@ -404,11 +412,14 @@ typedef struct ps_plan_options {
     uint32_t rows;           // rows of a step; 0: 1
     uint32_t context_tokens; // 0: 4096, or the model's if that is less
     uint32_t threads;        // 0: as for a model
-    bool measure; // measure this machine's rates (about a second); otherwise stated defaults
+    // Take this machine's rates from the file of `prestage tune`, or, where there is none, measure
+    // them (about a second); otherwise stated defaults.
+    bool measure;
     ps_kv_type k_type, v_type; // as of a session
     uint32_t ranks;            // the plan of rank 0 of so many; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
-    const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
+    const char *machine_file;  // JSON with the numbers of a machine, or what `prestage tune` wrote
+                               // on another one; NULL: this one
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
 } ps_plan_options;

@@ -1,9 +1,11 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/calibrate.h"
-#include "engine/json_values.h"
 #include "engine/machine_file.h"
 #include "engine/session_plans.h"
+#include "engine/tuned.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "format/file_map.h"
 
 #include <inttypes.h>
@@ -124,19 +126,13 @@ static ps_status print_json(const ps_plan *plan, const ps_machine *machine, ps_b
         }
     }
     json_t *document = json_pack(
-        "{s:i, s:i, s:{s:s, s:i, s:b, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, "
-        "s:i, s:I, s:I, s:o, s:o, "
-        "s:o, s:o}",
-        "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
-        machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
-        "l2_bytes", (json_int_t)machine->l2_bytes, "llc_bytes", (json_int_t)machine->llc_bytes,
-        "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
-        machine->int8_gops, "f32_gops", machine->f32_gops, "barrier_ns", machine->barrier_ns,
-        "fill_gbs", machine->fill_gbs, "comm_ns", machine->comm_ns, "comm_gbs", machine->comm_gbs,
-        "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
-        (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
-        (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
-        windows, "sites", sites, "prefetches", prefetches);
+        "{s:i, s:i, s:o, s:I, s:I, s:i, s:I, s:I, s:o, s:o, s:o, s:o}", "rows_max",
+        (int)plan->rows_max, "context_max", (int)plan->context_max, "machine",
+        ps_json_fields_write(ps_machine_fields, ps_machine_field_count, machine), "shared_bytes",
+        (json_int_t)plan->shared_bytes, "private_bytes", (json_int_t)plan->private_bytes,
+        "barriers", (int)sum.barriers, "weight_bytes", (json_int_t)sum.bytes, "predicted_ns",
+        (json_int_t)sum.ns, "steps", steps, "windows", windows, "sites", sites, "prefetches",
+        prefetches);
     char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
     json_decref(document);
     if (text == NULL) {
@@ -189,48 +185,75 @@ static ps_status print_dot(const ps_plan *plan, ps_buffer *out)
 static ps_status print_text(const ps_plan *plan, const ps_machine *machine, ps_buffer *out)
 {
     const totals sum = add_up(plan);
+    char rates[PS_MACHINE_TEXT_BYTES];
+    ps_machine_describe(machine, plan->ranks, rates);
     PS_TRY(ps_buffer_printf(
-        out,
-        "# %s, %u threads, %s: read %.1f GB/s, L2 %.0f GB/s, int8 %.0f Gmac/s, f32 %.0f Gmac/s, "
-        "barrier %.0f ns\n"
-        "# %u steps, %u barriers, %.1f MB of weights, predicted %.3f ms\n",
-        machine->name, machine->threads, machine->is_measured ? "measured" : "stated defaults",
-        machine->read_gbs, machine->cache_read_gbs, machine->int8_gops, machine->f32_gops,
-        machine->barrier_ns, plan->step_count, sum.barriers, (double)sum.bytes / 1e6,
-        (double)sum.ns / 1e6));
+        out, "# %s\n# %u steps, %u barriers, %.1f MB of weights, predicted %.3f ms\n", rates,
+        plan->step_count, sum.barriers, (double)sum.bytes / 1e6, (double)sum.ns / 1e6));
     return ps_plan_print(plan, out);
 }
 
 // ---- the call
 
-static ps_status measure_machine(uint32_t threads, ps_machine *machine)
+static ps_status measure_machine(const ps_kernels *kernels, ps_machine *machine)
+{
+    ps_team *team = NULL;
+    const uint64_t start = ps_clock_ns();
+    PS_TRY(ps_team_create(machine->threads, &team));
+    const ps_status status = ps_calibrate(team, kernels, machine);
+    ps_team_destroy(team);
+    ps_log(PS_LOG_INFO, "measuring took %.1f s; what prestage tune measures is kept",
+           (double)(ps_clock_ns() - start) / 1e9);
+    return status;
+}
+
+static ps_status set_link(const char *text, ps_machine *machine)
+{
+    ps_comm_link link = {0};
+    PS_TRY(ps_comm_link_parse(text, &link));
+    machine->comm_ns = (double)link.latency_ns;
+    machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
+    return PS_OK;
+}
+
+// What was tuned, with this link or without one; otherwise measured now.
+static ps_status rate_machine(const ps_plan_options *options, ps_machine *machine)
 {
     ps_kernels kernels;
-    ps_team *team = NULL;
+    ps_tuned_key key;
+    ps_tuned tuned;
     PS_TRY(ps_kernels_select(&kernels));
-    PS_TRY(ps_team_create(threads, &team));
-    const ps_status status = ps_calibrate(team, &kernels, machine);
-    ps_team_destroy(team);
-    return status;
+    PS_TRY(ps_tuned_key_here(machine, kernels.isa, NULL, options->ranks, options->link, &key));
+    if (ps_tuned_find(&key, &tuned)) {
+        *machine = tuned.machine;
+        return PS_OK;
+    }
+    key.latency_ns = 0;
+    key.bits_per_second = 0;
+    if (options->link != NULL && ps_tuned_find(&key, &tuned)) {
+        *machine = tuned.machine;
+    } else {
+        PS_TRY(measure_machine(&kernels, machine));
+    }
+    return options->link == NULL ? PS_OK : set_link(options->link, machine);
 }
 
 static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
 {
+    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
+    const uint32_t share = ps_machine_affinity_count() / ranks; // of the first rank, on one host
+    const uint32_t most = ps_machine_default_threads(ranks);
     const uint32_t threads = options->threads > 0 ? options->threads
-                                                  : ps_machine_default_threads(1);
+                             : share < most       ? (share < 1 ? 1 : share)
+                                                  : most;
     PS_TRY(ps_machine_discover(threads, machine));
+    if (options->machine_file == NULL && options->measure) {
+        return rate_machine(options, machine);
+    }
     if (options->machine_file != NULL) {
-        PS_TRY(ps_machine_read(options->machine_file, machine));
-    } else if (options->measure) {
-        PS_TRY(measure_machine(threads, machine));
+        PS_TRY(ps_tuned_read_machine(options->machine_file, machine));
     }
-    if (options->link != NULL) {
-        ps_comm_link link = {0};
-        PS_TRY(ps_comm_link_parse(options->link, &link));
-        machine->comm_ns = (double)link.latency_ns;
-        machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
-    }
-    return PS_OK;
+    return options->link == NULL ? PS_OK : set_link(options->link, machine);
 }
 
 static ps_status print_session(const ps_gguf *file, const ps_model_config *config,

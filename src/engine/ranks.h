@@ -16,6 +16,10 @@
 ps_comm *ps_ranks_comm(ps_ranks *ranks);       // of NULL: NULL
 uint32_t ps_ranks_here(const ps_ranks *ranks); // on this host; of NULL: 1
 
+uint32_t ps_ranks_cpus(const ps_ranks *ranks); // that this process had before they were shared out
+const char *ps_ranks_launch_name(const ps_ranks *ranks);  // "local", "mpi", "self"; of NULL: "none"
+const ps_comm_link *ps_ranks_link(const ps_ranks *ranks); // simulated; zeros: none
+
 // Warns, on rank 0, when ranks of so many threads each share CPUs, or the launcher bound them to
 // too few of them.
 void ps_ranks_warn_of_crowd(const ps_ranks *ranks, uint32_t threads);
