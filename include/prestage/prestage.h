@@ -221,8 +221,9 @@ typedef struct ps_session_options {
     uint32_t sequences;      // at the same time; 0: 1
     uint32_t batch_rows;     // tokens in one step at most, 1..PS_BATCH_ROWS_MAX; 0: 512
     uint64_t kv_tokens;      // that the KV pool holds for all; 0: sequences x context_tokens
-    // A file of plans (docs/plan-text.md) to use. NULL: plans are made, or taken from a compiled
-    // file that holds them for this machine, thread count and buckets.
+    // A file of plans (docs/plan-text.md) to use, which every rank opens by this name, of less than
+    // 4096 bytes. NULL: plans are made, or taken from a compiled file that holds them for this
+    // machine, these threads and ranks, and these buckets.
     const char *plan_file;
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
@@ -236,8 +237,8 @@ typedef struct ps_session_options {
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
 //               though the model's heads are no multiple of 32 values. Or plan_file is none, or is
-//               one for another model, machine, number of threads, bucket or KV types: the message
-//               says what differs
+//               one for another model, machine, number of threads or ranks, policy, schedule,
+//               bucket or KV types: the message says what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had
 // PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
@@ -416,7 +417,7 @@ typedef struct ps_plan_options {
     // them (about a second); otherwise stated defaults.
     bool measure;
     ps_kv_type k_type, v_type; // as of a session
-    uint32_t ranks;            // the plan of rank 0 of so many; 0: one
+    uint32_t ranks;            // the plan of rank 0 of so many, on this host; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
     const char *machine_file;  // JSON with the numbers of a machine, or what `prestage tune` wrote
                                // on another one; NULL: this one
@@ -435,8 +436,8 @@ PS_API PS_MUST_USE ps_status ps_plan_graph(const char *path, const ps_plan_optio
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with
 // shapes, bytes, stream, split, barriers, windows and predicted times. With PS_PLAN_SESSION all
-// plans of a session whose batch_rows and context_tokens are `rows` and `context_tokens`, 0 meaning
-// what it means there. *out_text: free with ps_free.
+// plans of all ranks of a session whose batch_rows and context_tokens are `rows` and
+// `context_tokens`, 0 meaning what it means there. *out_text: free with ps_free.
 PS_API PS_MUST_USE ps_status ps_plan_file(const char *path, const ps_plan_options *options,
                                           ps_plan_format format, char **out_text,
                                           size_t *out_length);

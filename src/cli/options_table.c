@@ -498,7 +498,7 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "FILE",
-     "write a plan file: all plans of a run with these -c, -b and -t"},
+     "write a plan file: all plans of a run with these -c, -b and -t, of every rank of --tp"},
     {{"dot"}, 0, PS_OPTION_FLAG, PS_CLI_PLAN, AT(dot), 0, 0, NULL, "a graph for Graphviz"},
     {{"machine"},
      0,

@@ -19,17 +19,50 @@ static ps_status bad_command(const ps_command *command)
                    command->word, command->session, command->bytes);
 }
 
+// What went wrong last on all ranks together, and is over: rank 0 may go on. Said when it stops.
+typedef struct failure {
+    ps_status status;
+    char message[512];
+} failure;
+
+static void note(failure *failed, ps_status status)
+{
+    failed->status = status;
+    (void)snprintf(failed->message, sizeof failed->message, "%s",
+                   status == PS_OK ? "" : ps_error_message());
+}
+
+// The options of a session, and in `path` the name of its plan file.
+static bool read_options(const ps_command *command, const void *behind, ps_session_options *options,
+                         char path[PS_RANKS_PATH_BYTES])
+{
+    const size_t path_bytes = command->bytes - sizeof *options;
+    if (command->bytes < sizeof *options || path_bytes > PS_RANKS_PATH_BYTES) {
+        return false;
+    }
+    memcpy(options, behind, sizeof *options);
+    memcpy(path, (const char *)behind + sizeof *options, path_bytes);
+    options->plan_file = path_bytes == 0 ? NULL : path;
+    return path_bytes == 0 || memchr(path, '\0', path_bytes) == path + path_bytes - 1;
+}
+
+// Where one rank cannot have a session, no rank has it.
 static ps_status begin_session(ps_model *model, follower *f, const ps_command *command,
-                               const void *behind)
+                               const void *behind, failure *failed)
 {
     ps_session_options options;
-    if (command->bytes != sizeof options || f->config.exec != NULL) {
+    char path[PS_RANKS_PATH_BYTES];
+    if (f->config.exec != NULL || !read_options(command, behind, &options, path)) {
         return bad_command(command);
     }
-    memcpy(&options, behind, sizeof options);
-    const ps_status status = ps_session_prepare(model, &options, &f->config, f->programs);
+    const ps_status own = ps_session_prepare(model, &options, &f->config, f->programs);
+    const ps_status status = ps_ranks_agree(model->ranks, own);
+    if (status != PS_OK && own == PS_OK) {
+        ps_exec_destroy(f->config.exec);
+    }
     f->config.exec = status == PS_OK ? f->config.exec : NULL;
-    return ps_ranks_agree(model->ranks, status);
+    note(failed, status);
+    return status == PS_LOST ? status : PS_OK;
 }
 
 // The counts of the step say how long it must be; what they count is checked where it runs.
@@ -47,18 +80,15 @@ static ps_status run_step(const follower *f, const ps_command *command, const vo
 
 // One command for a model that is open; false: it has been closed.
 static ps_status obey(ps_model *model, follower *sessions, const ps_command *command,
-                      const void *behind, bool *is_open)
+                      const void *behind, failure *failed, bool *is_open)
 {
     follower *f = &sessions[command->session % PS_SESSIONS_MAX];
     switch (command->word) {
     case PS_WORD_CLOSE:
         *is_open = false;
         return PS_OK;
-    case PS_WORD_SESSION: {
-        // Where one rank has no memory for a session, no rank has the session.
-        const ps_status status = begin_session(model, f, command, behind);
-        return status == PS_LOST || status == PS_INVALID ? status : PS_OK;
-    }
+    case PS_WORD_SESSION:
+        return begin_session(model, f, command, behind, failed);
     case PS_WORD_END:
         ps_exec_destroy(f->config.exec);
         f->config.exec = NULL;
@@ -70,7 +100,7 @@ static ps_status obey(ps_model *model, follower *sessions, const ps_command *com
     }
 }
 
-static ps_status follow_model(ps_model *model)
+static ps_status follow_model(ps_model *model, failure *failed)
 {
     follower *sessions = calloc(PS_SESSIONS_MAX, sizeof *sessions);
     if (sessions == NULL) {
@@ -83,7 +113,7 @@ static ps_status follow_model(ps_model *model)
         const void *behind = NULL;
         status = ps_ranks_listen(model->ranks, &command, &behind);
         if (status == PS_OK) {
-            status = obey(model, sessions, command, behind, &is_open);
+            status = obey(model, sessions, command, behind, failed, &is_open);
         }
     }
     for (uint32_t i = 0; i < PS_SESSIONS_MAX; i++) {
@@ -93,9 +123,9 @@ static ps_status follow_model(ps_model *model)
     return status;
 }
 
-// Opens and follows one model. *out_opened: what opening answered; then the ranks go on together.
+// Opens and follows one model. When opening fails, the ranks go on together.
 static ps_status follow_open(const ps_model_options *given, const char *path,
-                             const ps_command *command, const void *behind, ps_status *out_opened)
+                             const ps_command *command, const void *behind, failure *failed)
 {
     ps_model_options options = *given;
     ps_model *model = NULL;
@@ -103,11 +133,12 @@ static ps_status follow_open(const ps_model_options *given, const char *path,
         return bad_command(command);
     }
     memcpy(&options.threads, behind, sizeof options.threads);
-    *out_opened = ps_model_open(path, &options, &model);
-    if (*out_opened != PS_OK) {
-        return *out_opened == PS_LOST ? PS_LOST : PS_OK;
+    const ps_status opened = ps_model_open(path, &options, &model);
+    if (opened != PS_OK) {
+        note(failed, opened);
+        return opened == PS_LOST ? PS_LOST : PS_OK;
     }
-    const ps_status status = follow_model(model);
+    const ps_status status = follow_model(model, failed);
     ps_model_close(model);
     return status;
 }
@@ -116,8 +147,7 @@ ps_status ps_ranks_follow(ps_ranks *ranks, const char *path, const ps_model_opti
 {
     ps_model_options options = given == NULL ? (ps_model_options){0} : *given;
     options.ranks = ranks;
-    ps_status failed = PS_OK;
-    char message[512];
+    failure failed = {.status = PS_OK};
     if (ps_ranks_rank(ranks) == 0) {
         return ps_fail(PS_INVALID, "rank 0 leads; the other ranks follow");
     }
@@ -126,13 +156,8 @@ ps_status ps_ranks_follow(ps_ranks *ranks, const char *path, const ps_model_opti
         const void *behind = NULL;
         PS_TRY(ps_ranks_listen(ranks, &command, &behind));
         if (command->word == PS_WORD_STOP) {
-            return failed == PS_OK ? PS_OK : ps_fail(failed, "%s", message);
+            return failed.status == PS_OK ? PS_OK : ps_fail(failed.status, "%s", failed.message);
         }
-        ps_status opened = PS_OK;
-        PS_TRY(follow_open(&options, path, command, behind, &opened));
-        if (opened != PS_OK) {
-            failed = opened;
-            (void)snprintf(message, sizeof message, "%s", ps_error_message());
-        }
+        PS_TRY(follow_open(&options, path, command, behind, &failed));
     }
 }

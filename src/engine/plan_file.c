@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ARENA_BYTES ((size_t)4 << 30)
+
 // What can be hidden while a step, or the wait before it, lasts.
 static const char *window_of(const ps_plan_step *step)
 {
@@ -256,27 +258,46 @@ static ps_status describe_machine(const ps_plan_options *options, ps_machine *ma
     return options->link == NULL ? PS_OK : set_link(options->link, machine);
 }
 
-static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
-                               const ps_plan_options *options, ps_arena *arena, ps_buffer *out)
+// All plans of one rank.
+static ps_status print_rank(const ps_gguf *file, const ps_model_config *config,
+                            const ps_session_options *session, const ps_machine *machine,
+                            uint32_t ranks, uint32_t rank, ps_arena *arena, ps_buffer *out)
 {
-    ps_session_options session = {.context_tokens = options->context_tokens,
-                                  .batch_rows = options->rows,
-                                  .k_type = options->k_type,
-                                  .v_type = options->v_type};
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    ps_machine machine;
-    ps_plan_set set;
-    PS_TRY(ps_session_options_complete(config, &session));
-    PS_TRY(describe_machine(options, &machine));
-    set.key = ps_session_plan_key(file, &machine, NULL);
-    set.plan_count = ps_session_buckets(&session, NULL, buckets);
+    ps_plan_set set = {.key = ps_session_plan_key(file, machine, ranks, session), .rank = rank};
+    set.plan_count = ps_session_buckets(session, ranks, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
-        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);
+        const ps_pass_options pass = ps_session_pass_options(session, &buckets[i], machine, ranks,
+                                                             rank);
         ps_plan *plan = NULL;
         PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
         set.plans[i] = plan;
     }
     return ps_plan_set_print(&set, out);
+}
+
+static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
+                               const ps_plan_options *options, ps_buffer *out)
+{
+    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
+    ps_session_options session = {.context_tokens = options->context_tokens,
+                                  .batch_rows = options->rows,
+                                  .k_type = options->k_type,
+                                  .v_type = options->v_type,
+                                  .prefetch = options->prefetch,
+                                  .comm_schedule = options->comm_schedule};
+    ps_machine machine;
+    PS_TRY(ps_session_options_complete(config, &session));
+    PS_TRY(describe_machine(options, &machine));
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        ps_arena arena;
+        ps_arena_init(&arena, ARENA_BYTES);
+        const ps_status status = print_rank(file, config, &session, &machine, ranks, rank, &arena,
+                                            out);
+        ps_arena_deinit(&arena);
+        PS_TRY(status);
+    }
+    return PS_OK;
 }
 
 ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
@@ -313,13 +334,10 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
 static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
                                 ps_plan_format format, ps_arena *arena, ps_buffer *out)
 {
-    if (options->ranks > 1 && format == PS_PLAN_SESSION) {
-        return ps_fail(PS_UNSUPPORTED, "plan files are made for one rank only");
-    }
     if (format == PS_PLAN_SESSION) {
         const ps_model_config *config = NULL;
         PS_TRY(ps_model_read(file, arena, &config));
-        return print_session(file, config, options, arena, out);
+        return print_session(file, config, options, out);
     }
     ps_machine machine = {.threads = 0};
     ps_plan *plan = NULL;
@@ -363,7 +381,7 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     uint64_t size_bytes = 0;
     PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
     ps_arena arena;
-    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
                                             &options, &arena, &text);
@@ -385,7 +403,7 @@ ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_f
     ps_model_file file;
     PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
-    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = ps_engine_name_file(
         path, make_and_print(file.gguf, &options, format, &arena, &text));

@@ -173,7 +173,7 @@ static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
     } else {
         PS_TRY(share_cpus(ranks));
     }
-    return ps_ranks_reserve(ranks, sizeof(ps_session_options));
+    return ps_ranks_reserve(ranks, sizeof(ps_session_options) + PS_RANKS_PATH_BYTES);
 }
 
 // The message stays that of what went wrong.
@@ -244,10 +244,10 @@ ps_status ps_ranks_agree(ps_ranks *ranks, ps_status own)
     while (first < size && codes[first] == PS_OK) {
         first++;
     }
+    ranks->is_silent = first < size && first != rank;
     if (first == size) {
         return PS_OK;
     }
-    ranks->is_silent = first != rank;
     return own != PS_OK ? own : ps_fail((ps_status)codes[first], "rank %u could not go on", first);
 }
 

@@ -40,7 +40,8 @@ typedef enum ps_word {
     PS_WORD_STOP,    // rank 0 stops
     PS_WORD_OPEN,    // the model is opened; behind it stands the number of threads, a uint32_t
     PS_WORD_CLOSE,   // the model is closed
-    PS_WORD_SESSION, // session `session` is made; behind it stand its ps_session_options
+    PS_WORD_SESSION, // session `session` is made; behind it stand its ps_session_options, and the
+                     // name of its plan file if there is one
     PS_WORD_END,     // session `session` is destroyed
     PS_WORD_STEP,    // session `session` runs program `program` over the ps_step behind
 } ps_word;
@@ -52,6 +53,7 @@ typedef struct ps_command {
 } ps_command;
 
 #define PS_SESSIONS_MAX 64u
+#define PS_RANKS_PATH_BYTES 4096u // of that name, with its end
 
 // Room for commands with so many bytes behind them, from the next one on; alike on all ranks.
 PS_MUST_USE ps_status ps_ranks_reserve(ps_ranks *ranks, uint64_t bytes);

@@ -8,12 +8,10 @@ import sys
 import tempfile
 import time
 
-from program import PRESTAGE, document, golden, main, output, refused, run
+from program import PRESTAGE, WITH_MPI, document, golden, main, output, refused, run
 
 MODEL = golden("smollm-q8_0")
 ANSWER = ("-p", "abc", "--raw", "--temp", "0", "-n", "20")
-WITH_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            "ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "detect_leaks=0")))}
 
 
 def cache():
