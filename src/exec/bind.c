@@ -190,43 +190,60 @@ static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
                          plan->rank, planned, rank, ranks);
 }
 
-static bool reads(const ps_bound_step *step, uint32_t id)
+static bool is_prefetch(const ps_bound_step *step)
 {
-    for (uint32_t i = 0; i < step->plan->input_count; i++) {
-        if (step->plan->inputs[i] == id && (step->plan->op != PS_OP_KV_WRITE || i < 2)) {
-            return true;
+    return step->plan->op == PS_OP_PREFETCH && step->plan->attributes.reason < PS_REASON_DECLINED;
+}
+
+// The reader of what a prefetch moves is the next step behind it that reads the value. readers
+// [values]: that step, from the end of the plan on backwards; NULL: none.
+static void find_readers(ps_program *program, ps_bound_step **readers)
+{
+    for (uint32_t i = program->plan->step_count; i-- > 0;) {
+        ps_bound_step *step = &program->steps[i];
+        const ps_op op = step->plan->op;
+        if (is_prefetch(step)) {
+            step->reader = readers[step->plan->inputs[0]];
+        }
+        // The third input of a kv_write is what it writes.
+        const uint32_t count = op == PS_OP_PREFETCH   ? 0
+                               : op == PS_OP_KV_WRITE ? 2
+                                                      : step->plan->input_count;
+        for (uint32_t j = 0; j < count; j++) {
+            readers[step->plan->inputs[j]] = step;
         }
     }
-    return false;
+}
+
+static ps_status check_reader(const ps_program *program, uint32_t i)
+{
+    const ps_bound_step *reader = program->steps[i].reader;
+    ps_assert(reader != NULL); // verified
+    const ps_op op = reader->plan->op;
+    return op == PS_OP_LINEAR || op == PS_OP_LINEAR_ALL_REDUCE || op == PS_OP_GATE_UP ||
+                   op == PS_OP_ATTENTION_PARTIAL
+               ? PS_OK
+               : ps_fail(PS_UNSUPPORTED, "step %u: prefetching for %s of step %u is not supported",
+                         i, ps_op_get(op)->name, (uint32_t)(reader - program->steps));
 }
 
 // Whoever reads what a prefetch moves knows which part of it is which worker's.
 static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
 {
-    const uint32_t count = program->plan->step_count;
+    const ps_plan *plan = program->plan;
     uint64_t sites = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    ps_bound_step **readers = PS_ARENA_NEW(&exec->arena, ps_bound_step *, plan->value_count);
+    if (readers == NULL) {
+        return PS_NO_MEMORY;
+    }
+    find_readers(program, readers);
+    for (uint32_t i = 0; i < plan->step_count; i++) {
         ps_bound_step *step = &program->steps[i];
-        if (step->plan->op != PS_OP_PREFETCH ||
-            step->plan->attributes.reason >= PS_REASON_DECLINED) {
-            continue;
+        if (is_prefetch(step)) {
+            PS_TRY(check_reader(program, i));
+            step->number = program->prefetch_count++;
+            sites |= (uint64_t)1 << step->plan->attributes.site;
         }
-        uint32_t reader = i + 1;
-        while (reader < count && (program->steps[reader].plan->op == PS_OP_PREFETCH ||
-                                  !reads(&program->steps[reader], step->plan->inputs[0]))) {
-            reader++;
-        }
-        ps_assert(reader < count); // verified
-        const ps_op op = program->steps[reader].plan->op;
-        if (op != PS_OP_LINEAR && op != PS_OP_LINEAR_ALL_REDUCE && op != PS_OP_GATE_UP &&
-            op != PS_OP_ATTENTION_PARTIAL) {
-            return ps_fail(PS_UNSUPPORTED,
-                           "step %u: prefetching for %s of step %u is not supported", i,
-                           ps_op_get(op)->name, reader);
-        }
-        step->reader = &program->steps[reader];
-        step->number = program->prefetch_count++;
-        sites |= (uint64_t)1 << step->plan->attributes.site;
     }
     ps_guard_init(&program->guard, sites, exec->options.guards_prefetch);
     program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,
