@@ -8,7 +8,9 @@
 #include <stdlib.h>
 
 #define BYTES_LEAST ((uint64_t)512 << 20)
-#define CACHES 4 // times the last level: nothing of the last round is left
+#define WORKER_BYTES_LEAST ((uint64_t)1 << 20)
+#define CACHES 4    // times the last level: nothing of the last round is left
+#define LLC_PARTS 4 // times L2: what the last level alone holds
 #define L2_ROUNDS 31
 #define LLC_ROUNDS 15
 #define ROUNDS_MAX L2_ROUNDS
@@ -145,12 +147,28 @@ const char *ps_fill_name(ps_fill fill)
     return (unsigned)fill < PS_FILL_COUNT ? NAMES[fill] : NULL;
 }
 
-uint64_t ps_calibrate_fill_bytes(const ps_machine *machine)
+static uint64_t larger(uint64_t a, uint64_t b)
 {
-    const uint64_t wanted = CACHES * machine->llc_bytes;
-    const uint64_t most = ps_machine_available_bytes() / 2;
-    const uint64_t bytes = wanted > BYTES_LEAST ? wanted : BYTES_LEAST;
-    return bytes < most ? bytes : most;
+    return a > b ? a : b;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+ps_status ps_calibrate_fill_bytes(const ps_machine *machine, uint32_t ranks_here, uint64_t *out)
+{
+    const uint64_t parts = 2 * LLC_PARTS * machine->l2_bytes * machine->threads;
+    const uint64_t caches = larger(CACHES * machine->llc_bytes, BYTES_LEAST) / ranks_here;
+    const uint64_t free_bytes = ps_machine_available_bytes() / 2 / ranks_here;
+    *out = smaller(larger(parts, caches), free_bytes);
+    return *out >= WORKER_BYTES_LEAST * machine->threads
+               ? PS_OK
+               : ps_fail(PS_NO_MEMORY,
+                         "no memory to measure in: %llu MB are free, and half of that "
+                         "is taken at most",
+                         (unsigned long long)(2 * free_bytes >> 20));
 }
 
 uint32_t ps_calibrate_fill(ps_team *team, const ps_kernels *kernels, const ps_machine *machine,
@@ -160,9 +178,11 @@ uint32_t ps_calibrate_fill(ps_team *team, const ps_kernels *kernels, const ps_ma
     job j = {.kernels = kernels,
              .memory = memory,
              .slice_bytes = bytes / workers / UNIT_BYTES * UNIT_BYTES};
-    const uint64_t l2_part = machine->l2_bytes / 2 / UNIT_BYTES * UNIT_BYTES;
-    const uint64_t llc_part = 4 * machine->l2_bytes;
-    const bool has_llc = machine->llc_bytes >= 2 * llc_part * workers * ranks_here;
+    const uint64_t l2_part = smaller(machine->l2_bytes / 2 / UNIT_BYTES * UNIT_BYTES,
+                                     j.slice_bytes);
+    const uint64_t llc_part = LLC_PARTS * machine->l2_bytes / UNIT_BYTES * UNIT_BYTES;
+    const bool has_llc = machine->llc_bytes >= 2 * llc_part * workers * ranks_here &&
+                         llc_part <= j.slice_bytes;
     const double line_ns = PS_CACHE_LINE_BYTES * workers / machine->read_gbs;
     const uint32_t work = 1 + (uint32_t)(line_ns / step_ns());
     uint32_t count = 0;

@@ -24,13 +24,17 @@ typedef struct ps_fill_rates {
 
 #define PS_FILL_RATES_MAX (2u * PS_FILL_COUNT)
 
-// What is measured in: at least so many bytes, so that no part is still in a cache when its turn
-// comes again. Cut to half of the memory that is free.
-uint64_t ps_calibrate_fill_bytes(const ps_machine *machine);
+// What each of the ranks here measures in: so many bytes that no part is still in a cache when its
+// turn comes again, if half of the memory that is free is enough for that.
+//
+// PS_NO_MEMORY  it is not enough for anything
+PS_MUST_USE ps_status ps_calibrate_fill_bytes(const ps_machine *machine, uint32_t ranks_here,
+                                              uint64_t *out);
 
 // Measures all ways: loads back to back, and prefetches back to back and paced. Rates of
-// `machine` as ps_calibrate leaves them; ranks_here share the last level. memory [bytes] has been
-// touched. Takes about a second. Writes out [PS_FILL_RATES_MAX] and answers how many.
+// `machine` as ps_calibrate leaves them; ranks_here share the last level. memory [bytes], as
+// many as above, has been touched. Takes about a second. Writes out [PS_FILL_RATES_MAX] and
+// answers how many.
 uint32_t ps_calibrate_fill(ps_team *team, const ps_kernels *kernels, const ps_machine *machine,
                            uint32_t ranks_here, char *memory, uint64_t bytes, ps_fill_rates *out);
 

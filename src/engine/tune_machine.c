@@ -50,8 +50,8 @@ static ps_status prepare(tuner *t)
     PS_TRY(ps_machine_discover(threads, machine));
     PS_TRY(ps_tuned_key_here(machine, t->kernels.isa, t->ranks, 1, NULL, &t->tuned->key));
     PS_TRY(ps_team_create(threads, &t->team));
-    t->bytes = ps_calibrate_fill_bytes(machine) / ps_ranks_here(t->ranks);
     void *memory;
+    PS_TRY(ps_calibrate_fill_bytes(machine, ps_ranks_here(t->ranks), &t->bytes));
     PS_TRY(ps_pages_map(t->bytes, "measuring", &memory));
     t->memory = memory;
     return PS_OK;

@@ -89,7 +89,7 @@ static void test_written_and_read(void **state)
     ps_buffer left = text_of(&tuned);
     ps_buffer right = text_of(&back);
     assert_string_equal(left.data, right.data); // all digits
-    assert_true(memcmp(&tuned.machine.comm_gbs, &back.machine.comm_gbs, sizeof(double)) == 0);
+    assert_true(tuned.machine.comm_gbs == back.machine.comm_gbs);
     assert_string_equal("tuned 2026-11-29", back.machine.source);
     assert_true(back.comm.way == 1 && back.comm.gather_bytes_max == 65536);
     assert_true(back.fill_count == 2 && back.fills[1].primitive == PS_FILL_T1 &&
