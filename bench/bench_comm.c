@@ -185,14 +185,13 @@ static int run_bare(FILE *out)
 static void run_rank(ps_comm *comm, FILE *out)
 {
     bind_rank(ps_comm_rank(comm));
-    double ns;
-    double gbs;
-    check(ps_comm_tune(comm, &ns, &gbs));
+    ps_comm_tuning tuning;
+    check(ps_comm_tune(comm, &tuning));
     if (ps_comm_rank(comm) == 0) {
         fprintf(stderr,
                 "%s gathers up to %lu bytes; an all_reduce takes %.1f us + bytes at %.2f GB/s\n",
-                ps_comm_backend_name(comm), (unsigned long)ps_comm_gather_bytes_max(comm), ns / 1e3,
-                gbs);
+                ps_comm_backend_name(comm), (unsigned long)tuning.gather_bytes_max, tuning.ns / 1e3,
+                tuning.gbs);
     }
     for (size_t i = 0; i < COUNT_COUNT; i++) {
         line l = {.bytes = COUNTS[i] * (uint32_t)sizeof(float)};

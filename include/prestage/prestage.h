@@ -92,6 +92,10 @@ struct ps_model_options {
     // A Chrome trace of the last steps is written here when the model is closed; those of other
     // ranks than 0 to names with ".rank1" and so on behind. NULL: none.
     const char *trace_file;
+    // A file of `prestage tune` for this machine, number of threads and ranks. NULL: the one that
+    // it keeps in the user's cache folder, if there is one; otherwise several ranks measure what
+    // they need when they open, in some 50 ms.
+    const char *machine_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
 };
 
@@ -104,6 +108,8 @@ struct ps_model_options {
 // PS_NO_MEMORY          its weights are larger than the memory that is free
 // PS_UNSUPPORTED        an architecture, tensor type or tokenizer that prestage does not have; the
 //                       message names it. Or a compiled file of another layout or version
+//
+// machine_file fails as the file does; PS_INVALID, too, when it is for something else.
 PS_API PS_MUST_USE ps_status ps_model_open(const char *path, const ps_model_options *options,
                                            ps_model **out);
 // Ends the workers and frees the weights. Sessions must be destroyed before. NULL is allowed.
@@ -120,7 +126,9 @@ typedef struct ps_model_info {
     uint64_t fingerprint;     // metadata, tensor table, head of each tensor
     uint32_t threads;         // of each rank
     uint32_t ranks;
-    const char *isa; // kernels in use: "ref", "avx2", "avx512"
+    const char *isa;          // kernels in use: "ref", "avx2", "avx512"
+    const char *rates;        // that plans are made with, as a line of text
+    const char *rates_source; // "tuned 2026-11-29", "measured quickly now", "defaults"
     double load_ms;
     int64_t bos, eos; // token ids, -1: none
     bool has_chat_template;
@@ -271,8 +279,9 @@ typedef struct ps_session_options {
     uint32_t sequences;      // at the same time; 0: 1
     uint32_t batch_rows;     // tokens in one step at most, 1..PS_BATCH_ROWS_MAX; 0: 512
     uint64_t kv_tokens;      // that the KV pool holds for all; 0: sequences x context_tokens
-    // A file of plans (docs/plan-text.md) to use. NULL: plans are made, or taken from a compiled
-    // file that holds them for this machine, thread count and buckets.
+    // A file of plans (docs/plan-text.md) to use, which every rank opens by this name, of less than
+    // 4096 bytes. NULL: plans are made, or taken from a compiled file that holds them for this
+    // machine, these threads and ranks, and these buckets.
     const char *plan_file;
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
@@ -295,7 +304,8 @@ typedef struct ps_session_options {
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
 //               though the model's heads are no multiple of 32 values. Or sequence_parallel with
 //               PS_COMM_FUSED. Or plan_file is none, or is one for another model, machine, number
-//               of threads, bucket or KV types: the message says what differs
+//               of threads or ranks, policy, schedule, bucket or KV types: the message says what
+//               differs
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
 // PS_NOT_FOUND, PS_IO  plan_file cannot be read
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences
@@ -481,11 +491,14 @@ typedef struct ps_plan_options {
     uint32_t rows;           // rows of a step; 0: 1
     uint32_t context_tokens; // 0: 4096, or the model's if that is less
     uint32_t threads;        // 0: as for a model
-    bool measure; // measure this machine's rates (about a second); otherwise stated defaults
+    // Take this machine's rates from the file of `prestage tune`, or, where there is none, measure
+    // them (about a second); otherwise stated defaults.
+    bool measure;
     ps_kv_type k_type, v_type; // as of a session
-    uint32_t ranks;            // the plan of rank 0 of so many; 0: one
+    uint32_t ranks;            // the plan of rank 0 of so many, on this host; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
-    const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
+    const char *machine_file;  // JSON with the numbers of a machine, or what `prestage tune` wrote
+                               // on another one; NULL: this one
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
@@ -504,8 +517,8 @@ PS_API PS_MUST_USE ps_status ps_plan_graph(const char *path, const ps_plan_optio
 
 // Makes the plan of a step of a model file without packing its weights, and prints it: steps with
 // shapes, bytes, stream, split, barriers, windows and predicted times. With PS_PLAN_SESSION all
-// plans of a session whose batch_rows and context_tokens are `rows` and `context_tokens`, 0 meaning
-// what it means there. *out_text: free with ps_free.
+// plans of all ranks of a session whose batch_rows and context_tokens are `rows` and
+// `context_tokens`, 0 meaning what it means there. *out_text: free with ps_free.
 PS_API PS_MUST_USE ps_status ps_plan_file(const char *path, const ps_plan_options *options,
                                           ps_plan_format format, char **out_text,
                                           size_t *out_length);

@@ -452,6 +452,9 @@ static void print_md(bench *b)
 {
     const bench_row *row = &b->side->row;
     char name[64];
+    if (b->printed == 0) {
+        (void)printf("# %s\n", b->info.rates);
+    }
     if (b->printed++ == 0 || b->options->operators) {
         (void)printf("| %-36s | %9s | %7s | %26s | %18s | %8s | %7s | %7s | %5s | %8s |\n", "model",
                      "size MB", "threads", "test", "tok/s", "MB/token", "GB/s", "ceiling", "share",
@@ -566,6 +569,8 @@ static void add_json(bench *b)
     ps_json_integer(json, "file_bytes", (int64_t)b->info.file_bytes);
     ps_json_text(json, "isa", b->info.isa);
     ps_json_text(json, "policy", policy_of(b));
+    ps_json_text(json, "rates", b->info.rates);
+    ps_json_text(json, "rates_source", b->info.rates_source);
     ps_json_integer(json, "n_batch", session.batch_rows);
     ps_json_integer(json, "n_threads", row->test.threads);
     ps_json_integer(json, "n_ranks", b->info.ranks);

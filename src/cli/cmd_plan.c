@@ -35,15 +35,20 @@ static ps_status write_file(const ps_cli_options *options, ps_str text)
     return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
 }
 
+// What the file holds, of each rank the same.
 static ps_status print_result(const ps_cli_options *options, const ps_plan_set *set)
 {
     const ps_plan_key *key = &set->key;
     char fingerprint[20];
+    char ranks[32] = "";
     (void)snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, key->fingerprint);
+    if (key->ranks > 1) {
+        (void)snprintf(ranks, sizeof ranks, ", for each of %u ranks", key->ranks);
+    }
     if (!options->json) {
-        (void)printf("%s: %u plans for %u thread%s of %s, fingerprint %s, layout %u\n",
+        (void)printf("%s: %u plans for %u thread%s of %s%s, fingerprint %s, layout %u\n",
                      options->output, set->plan_count, key->threads, key->threads == 1 ? "" : "s",
-                     key->machine, fingerprint, key->layout);
+                     key->machine, ranks, fingerprint, key->layout);
         return PS_OK;
     }
     ps_json_writer json = {0};
@@ -54,6 +59,9 @@ static ps_status print_result(const ps_cli_options *options, const ps_plan_set *
     ps_json_integer(&json, "layout", key->layout);
     ps_json_text(&json, "machine", key->machine);
     ps_json_integer(&json, "threads", key->threads);
+    ps_json_integer(&json, "ranks", key->ranks);
+    ps_json_text(&json, "policy", key->policy);
+    ps_json_text(&json, "schedule", key->schedule);
     ps_json_begin(&json, "plans", '[');
     for (uint32_t i = 0; i < set->plan_count; i++) {
         ps_json_begin_inline(&json, NULL, '{');
@@ -67,18 +75,25 @@ static ps_status print_result(const ps_cli_options *options, const ps_plan_set *
     return ps_json_print(&json);
 }
 
-// What is written is what a session will read: it is read here first.
+// What is written is what each rank of a session will read: it is read here first.
 static ps_status write_session_plans(const ps_cli_options *options, ps_str text)
 {
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
-    ps_plan_set *set = NULL;
-    ps_status status = ps_plan_set_parse(text, &arena, &set);
+    ps_plan_set *first = NULL;
+    ps_status status = ps_plan_set_parse(text, 0, &arena, &first);
+    for (uint32_t rank = 1; status == PS_OK && rank < first->key.ranks; rank++) {
+        ps_plan_set *set = NULL;
+        ps_arena other;
+        ps_arena_init(&other, ARENA_BYTES);
+        status = ps_plan_set_parse(text, rank, &other, &set);
+        ps_arena_deinit(&other);
+    }
     if (status == PS_OK) {
         status = write_file(options, text);
     }
     if (status == PS_OK) {
-        status = print_result(options, set);
+        status = print_result(options, first);
     }
     ps_arena_deinit(&arena);
     return status;

@@ -17,15 +17,11 @@ static ps_status simulate(const ps_cli_options *options, const ps_cli_side *side
     return ps_simulate_file(options->model, &plan, machine, out);
 }
 
-static void print_header(const ps_machine *machine)
+static void print_header(const ps_machine *machine, uint32_t ranks)
 {
-    (void)printf(
-        "# %s, %u threads, %s: read %.1f GB/s, fill %.1f GB/s, L2 %.0f GB/s (%.1f MiB a core), "
-        "int8 %.0f Gmac/s, a collective %.1f us + bytes at %.2f GB/s\n",
-        machine->name, machine->threads, machine->is_measured ? "measured" : "stated defaults",
-        machine->read_gbs, machine->fill_gbs, machine->cache_read_gbs,
-        (double)machine->l2_bytes / (1 << 20), machine->int8_gops, machine->comm_ns / 1e3,
-        machine->comm_gbs);
+    char rates[PS_MACHINE_TEXT_BYTES];
+    ps_machine_describe(machine, ranks, rates);
+    (void)printf("# %s; L2 of %.1f MiB a core\n", rates, (double)machine->l2_bytes / (1 << 20));
     (void)printf(
         "| policy         | ms a step | work ms | waits ms | barriers ms | moved MB | vs first |\n"
         "| -------------- | --------: | ------: | -------: | ----------: | -------: | -------: "
@@ -39,11 +35,12 @@ static void print_row(const char *policy, const ps_play *play, const ps_play *fi
                  play->barrier_ns / 1e6, play->moved_bytes / 1e6, first->total_ns / play->total_ns);
 }
 
-static void add_json(ps_json_writer *json, const char *policy, const ps_play *play,
-                     const ps_play *first)
+static void add_json(ps_json_writer *json, const char *policy, const ps_machine *machine,
+                     const ps_play *play, const ps_play *first)
 {
     ps_json_begin(json, NULL, '{');
     ps_json_text(json, "policy", policy);
+    ps_json_text(json, "rates_source", machine->source);
     ps_json_number(json, "step_ns", play->total_ns);
     ps_json_number(json, "work_ns", play->work_ns);
     ps_json_number(json, "wait_ns", play->wait_ns);
@@ -72,11 +69,11 @@ ps_status ps_cli_simulate(const ps_cli_options *options)
             first = play;
         }
         if (options->json) {
-            add_json(&json, sides[i].name, &play, &first);
+            add_json(&json, sides[i].name, &machine, &play, &first);
             continue;
         }
         if (i == 0) {
-            print_header(&machine);
+            print_header(&machine, options->ranks);
         }
         print_row(sides[i].name, &play, &first);
     }

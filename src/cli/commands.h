@@ -15,6 +15,7 @@ PS_MUST_USE ps_status ps_cli_perplexity(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_bench(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_plan(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_tune(const ps_cli_options *options); // on all ranks
 PS_MUST_USE ps_status ps_cli_overlap(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_simulate(const ps_cli_options *options);
 

@@ -33,6 +33,8 @@ static const command COMMANDS[] = {
      "a file of packed weights, which opens without packing", ps_cli_compile},
     {"simulate", PS_CLI_SIMULATE, "MODEL", "a step under several policies, in simulated time",
      ps_cli_simulate},
+    {"tune", PS_CLI_TUNE, "[MODEL]", "measures this machine once, for all plans made on it",
+     ps_cli_tune},
     {"overlap", PS_CLI_OVERLAP, "TRACE", "what prefetching did, read off a trace of --trace",
      ps_cli_overlap},
 };
@@ -137,7 +139,7 @@ static ps_status run_ranks(const command *chosen, ps_cli_options *options)
         return status;
     }
     has_met = true;
-    status = ps_ranks_rank(options->started) == 0
+    status = ps_ranks_rank(options->started) == 0 || chosen->bit == PS_CLI_TUNE
                  ? chosen->run(options)
                  : ps_ranks_follow(options->started, options->model,
                                    &(ps_model_options){.trace_file = options->trace});

@@ -22,7 +22,8 @@ typedef enum ps_cli_command_bit {
     PS_CLI_COMPILE = 64,
     PS_CLI_OVERLAP = 128,
     PS_CLI_SIMULATE = 256,
-    PS_CLI_ALL = 511,
+    PS_CLI_TUNE = 512,
+    PS_CLI_ALL = 1023,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -44,7 +45,7 @@ typedef struct ps_cli_options {
     bool special, detokenize;
     bool all_tensors, all_metadata;
     bool dot, no_measure, no_ceiling, operators;
-    const char *output; // of plan and compile
+    const char *output; // of plan, compile and tune
     const char *plan_file;
     bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full

@@ -1,12 +1,12 @@
 // cli/options_table.c - every option of every command: names, kind, range, help.
 #include "cli/options_internal.h"
 
-#define RANKS (SESSIONS)
+#define RANKS (SESSIONS | PS_CLI_TUNE)
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
 #define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN | PS_CLI_SIMULATE)
 #define SESSIONS (STEPS | PS_CLI_BENCH | PS_CLI_SIMULATE)
-#define WRITES (PS_CLI_PLAN | PS_CLI_COMPILE)
+#define WRITES (PS_CLI_PLAN | PS_CLI_COMPILE | PS_CLI_TUNE)
 
 const ps_option_line ps_option_lines[] = {
     {{"help"}, 'h', PS_OPTION_FLAG, PS_CLI_ALL, AT(help), 0, 0, NULL, "show this"},
@@ -153,7 +153,7 @@ const ps_option_line ps_option_lines[] = {
     {{"threads"},
      't',
      PS_OPTION_U32,
-     STEPS | PS_CLI_COMPILE,
+     STEPS | PS_CLI_COMPILE | PS_CLI_TUNE,
      AT(threads),
      0,
      4096,
@@ -226,7 +226,7 @@ const ps_option_line ps_option_lines[] = {
     {{"ranks-sim"},
      0,
      PS_OPTION_U32,
-     PS_CLI_BENCH,
+     PS_CLI_BENCH | PS_CLI_TUNE,
      AT(ranks_sim),
      1,
      64,
@@ -235,7 +235,7 @@ const ps_option_line ps_option_lines[] = {
     {{"comm-schedule"},
      0,
      PS_OPTION_COMM,
-     RANKS,
+     SESSIONS,
      AT(comm_schedule),
      0,
      0,
@@ -264,7 +264,7 @@ const ps_option_line ps_option_lines[] = {
     {{"prefetch"},
      0,
      PS_OPTION_POLICY,
-     RANKS,
+     SESSIONS,
      AT(prefetch),
      0,
      0,
@@ -522,7 +522,7 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "FILE",
-     "write a plan file: all plans of a run with these -c, -b and -t"},
+     "write a plan file: all plans of a run with these -c, -b and -t, of every rank of --tp"},
     {{"dot"}, 0, PS_OPTION_FLAG, PS_CLI_PLAN, AT(dot), 0, 0, NULL, "a graph for Graphviz"},
     {{"machine"},
      0,
@@ -532,7 +532,17 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "FILE",
-     "the numbers of another machine, as JSON: what --json prints as \"machine\""},
+     "the numbers of another machine, as JSON: what --json prints as \"machine\", or what "
+     "prestage tune wrote there"},
+    {{"machine"},
+     0,
+     PS_OPTION_TEXT,
+     PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH,
+     AT(machine),
+     0,
+     0,
+     "FILE",
+     "use the rates that prestage tune wrote to FILE for this machine"},
     {{"no-measure"},
      0,
      PS_OPTION_FLAG,
@@ -541,7 +551,16 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      NULL,
-     "predict with stated default rates, not with this machine's"},
+     "predict with stated default rates, neither tuned nor measured"},
+    {{"output"},
+     'o',
+     PS_OPTION_TEXT,
+     PS_CLI_TUNE,
+     AT(output),
+     0,
+     0,
+     "FILE",
+     "write the measurements to FILE, not to where all commands look for them"},
     // compile
     {{"output"},
      'o',

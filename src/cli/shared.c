@@ -90,8 +90,10 @@ ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_
                cpus, cpus == 1 ? "" : "s", cpus);
     }
     ps_cli_progress progress = {.verb = "loading"};
-    ps_model_options model_options = {
-        .threads = threads, .ranks = options->started, .trace_file = options->trace};
+    ps_model_options model_options = {.threads = threads,
+                                      .ranks = options->started,
+                                      .trace_file = options->trace,
+                                      .machine_file = options->machine};
     if (ps_cli_progress_begin(&progress)) {
         model_options.progress = ps_cli_progress_draw;
         model_options.progress_context = &progress;

@@ -164,14 +164,31 @@ uint64_t ps_comm_all_reduce_scratch(const ps_comm *comm, uint64_t count); // flo
 void ps_comm_set_gather_bytes_max(ps_comm *comm, uint64_t gather_bytes_max);
 uint64_t ps_comm_gather_bytes_max(const ps_comm *comm);
 
-// Measures how this machine and its links do an all_reduce fastest, and keeps that: the way in
-// which bytes are written for other ranks, and gather_bytes_max. Then what one takes: *out_ns with
-// few bytes, by this rank's clock, and the bytes a nanosecond that it moves beyond that. All ranks
-// call it together, from where they will run later (pinned); rank 0's clock decides. Never changes
-// a result. Takes up to about 50 ms, or 25 collectives of a slow link, and memory for its time.
+// How a machine and its links do an all_reduce fastest, and what one then takes.
+typedef struct ps_comm_tuning {
+    uint32_t way;              // in which bytes are written for other ranks
+    uint64_t gather_bytes_max; // up to which size all send all
+    double ns;                 // with few bytes, by this rank's clock
+    double gbs;                // bytes a nanosecond that it moves beyond that
+} ps_comm_tuning;
+
+// Measures that, and keeps the first two. All ranks call it together, from where they will run
+// later (pinned); rank 0's clock decides. Never changes a result. Takes up to about 50 ms, or 25
+// collectives of a slow link, and memory for its time.
 //
 // PS_NO_MEMORY (this rank has given up), PS_LOST
-PS_MUST_USE ps_status ps_comm_tune(ps_comm *comm, double *out_ns, double *out_gbs);
+PS_MUST_USE ps_status ps_comm_tune(ps_comm *comm, ps_comm_tuning *out);
+
+// Does as was measured earlier, on all ranks alike. PS_INVALID: the back end has no such way.
+PS_MUST_USE ps_status ps_comm_use(ps_comm *comm, const ps_comm_tuning *tuning);
+
+// Median nanoseconds of an all_reduce of each size, by this rank's clock; bytes [count], at most
+// PS_COMM_MEASURED_BYTES_MAX, and out_ns [count]. As long as ps_comm_tune for each size.
+//
+// PS_NO_MEMORY (this rank has given up), PS_LOST
+#define PS_COMM_MEASURED_BYTES_MAX ((uint64_t)524288)
+PS_MUST_USE ps_status ps_comm_measure(ps_comm *comm, const uint64_t *bytes, uint32_t count,
+                                      double *out_ns);
 
 // sum [counts[rank]]: slice `rank` of the sum over all ranks of values [sum of counts]; bits as
 // above. scratch [size, counts[rank]]. `sum` may be the rank's slice of `values`.

@@ -5,13 +5,13 @@
 #include "base/layout.h"
 #include "base/pages.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DRAM_BYTES ((uint64_t)512 << 20)
 #define WORKER_BYTES ((uint64_t)1 << 20)
 #define CACHE_BYTES ((uint64_t)256 << 10) // of one worker: well inside any L2
-#define RUNS 7
 #define INPUTS 1024u
 #define GROUPS 12u // 16 x 12 rows of 1,024 inputs: 204 KiB in Q8_0
 #define TOKENS 16u
@@ -22,6 +22,7 @@ typedef struct job {
     char *memory; // [workers] slices
     uint64_t slice_bytes;
     uint64_t rounds;
+    uint32_t runs;
 } job;
 
 static void read_slice(void *argument, uint32_t worker, uint32_t workers)
@@ -94,43 +95,53 @@ static int by_value(const void *a, const void *b)
 // Median nanoseconds of one run of the function on all workers; one run before does not count.
 static double median_ns(const job *j, ps_team_function *function)
 {
-    double ns[RUNS];
+    double ns[PS_CALIBRATE_RUNS_MAX] = {0};
     job copy = *j;
+    ps_assert(j->runs <= PS_CALIBRATE_RUNS_MAX);
     ps_team_run(j->team, function, &copy);
-    for (int i = 0; i < RUNS; i++) {
+    for (uint32_t i = 0; i < j->runs; i++) {
         const uint64_t start = ps_clock_ns();
         ps_team_run(j->team, function, &copy);
         ns[i] = (double)(ps_clock_ns() - start);
     }
-    qsort(ns, RUNS, sizeof ns[0], by_value);
-    return ns[RUNS / 2] < 1 ? 1 : ns[RUNS / 2];
+    qsort(ns, j->runs, sizeof ns[0], by_value);
+    return ns[j->runs / 2] < 1 ? 1 : ns[j->runs / 2];
 }
 
-static ps_status allocate(ps_team *team, uint64_t bytes, job *j)
+double ps_calibrate_read_of(ps_team *team, const ps_kernels *kernels, char *memory, uint64_t bytes,
+                            uint32_t runs)
 {
-    j->team = team;
-    j->slice_bytes = bytes / ps_team_workers(team) / 4096 * 4096;
-    void *memory;
-    PS_TRY(ps_pages_map(bytes, "calibration", &memory));
-    j->memory = memory;
-    ps_team_run(team, fill_slice, j);
-    return PS_OK;
+    job j = {.team = team,
+             .kernels = kernels,
+             .memory = memory,
+             .slice_bytes = bytes / ps_team_workers(team) / 4096 * 4096,
+             .rounds = 1,
+             .runs = runs};
+    ps_team_run(team, fill_slice, &j);
+    return (double)(j.slice_bytes * ps_team_workers(team)) / median_ns(&j, read_slice);
 }
 
 ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels, double *out_gbs)
 {
-    job j = {.kernels = kernels, .rounds = 1};
-    PS_TRY(allocate(team, DRAM_BYTES, &j));
-    *out_gbs = (double)(j.slice_bytes * ps_team_workers(team)) / median_ns(&j, read_slice);
-    ps_pages_unmap(j.memory, DRAM_BYTES);
+    void *memory;
+    PS_TRY(ps_pages_map(DRAM_BYTES, "calibration", &memory));
+    *out_gbs = ps_calibrate_read_of(team, kernels, memory, DRAM_BYTES, PS_CALIBRATE_QUICK_RUNS);
+    ps_pages_unmap(memory, DRAM_BYTES);
     return PS_OK;
 }
 
-ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
+ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, uint32_t runs,
+                               ps_machine *machine)
 {
     const uint32_t workers = ps_team_workers(team);
-    job j = {.kernels = kernels};
-    PS_TRY(allocate(team, WORKER_BYTES * workers, &j));
+    void *memory;
+    PS_TRY(ps_pages_map(WORKER_BYTES * workers, "calibration", &memory));
+    job j = {.team = team,
+             .kernels = kernels,
+             .memory = memory,
+             .slice_bytes = WORKER_BYTES,
+             .runs = runs};
+    ps_team_run(team, fill_slice, &j);
     j.slice_bytes = CACHE_BYTES;
     j.rounds = 50;
     machine->cache_read_gbs = (double)(j.rounds * CACHE_BYTES * workers) /
@@ -144,15 +155,15 @@ ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, ps_mach
 
     j.rounds = 200;
     machine->barrier_ns = workers == 1 ? 0 : median_ns(&j, meet) / (double)j.rounds;
-    ps_pages_unmap(j.memory, WORKER_BYTES * workers);
+    ps_pages_unmap(memory, WORKER_BYTES * workers);
     return PS_OK;
 }
 
 ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
 {
     PS_TRY(ps_calibrate_read(team, kernels, &machine->read_gbs));
-    PS_TRY(ps_calibrate_workers(team, kernels, machine));
+    PS_TRY(ps_calibrate_workers(team, kernels, PS_CALIBRATE_QUICK_RUNS, machine));
     machine->fill_gbs = machine->read_gbs;
-    machine->is_measured = true;
+    (void)snprintf(machine->source, sizeof machine->source, "%s", PS_RATES_QUICK);
     return PS_OK;
 }

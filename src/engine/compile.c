@@ -9,19 +9,30 @@
 #define PLANS_ARENA_BYTES ((size_t)4 << 30)
 
 // Plans are known by their text, so the file is kept as it is.
-static ps_status check_plans(const ps_gguf *gguf, const char *path, ps_str text)
+static ps_status check_rank(const ps_gguf *gguf, ps_str text, uint32_t rank, uint32_t *out_ranks)
 {
     ps_arena arena;
     ps_arena_init(&arena, PLANS_ARENA_BYTES);
     ps_plan_set *set = NULL;
-    ps_status status = ps_plan_set_parse(text, &arena, &set);
+    ps_status status = ps_plan_set_parse(text, rank, &arena, &set);
     if (status == PS_OK) {
         ps_plan_key wanted = set->key;
         wanted.fingerprint = ps_gguf_fingerprint(gguf);
         wanted.layout = PS_LAYOUT_VERSION;
+        *out_ranks = set->key.ranks;
         status = ps_plan_key_check(&set->key, &wanted);
     }
     ps_arena_deinit(&arena);
+    return status;
+}
+
+static ps_status check_plans(const ps_gguf *gguf, const char *path, ps_str text)
+{
+    uint32_t ranks = 1;
+    ps_status status = PS_OK;
+    for (uint32_t rank = 0; rank < ranks && status == PS_OK; rank++) {
+        status = check_rank(gguf, text, rank, &ranks);
+    }
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 

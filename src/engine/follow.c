@@ -6,6 +6,7 @@
 #include "engine/model_internal.h"
 #include "engine/session_plans.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,16 +36,32 @@ static void keep_failure(failure *kept, ps_status status)
     (void)snprintf(kept->message, sizeof kept->message, "%s", ps_error_message());
 }
 
-// Where one rank has no memory for a session, no rank has the session.
+// The options of a session, and in `path` the name of its plan file.
+static bool read_options(const ps_command *command, const void *behind, ps_session_options *options,
+                         char path[PS_RANKS_PATH_BYTES])
+{
+    const size_t path_bytes = command->bytes - sizeof *options;
+    if (command->bytes < sizeof *options || path_bytes > PS_RANKS_PATH_BYTES) {
+        return false;
+    }
+    unsigned char flag; // no bool may be anything else
+    memcpy(&flag, (const char *)behind + offsetof(ps_session_options, sequence_parallel), 1);
+    if (flag > 1) {
+        return false;
+    }
+    memcpy(options, behind, sizeof *options);
+    memcpy(path, (const char *)behind + sizeof *options, path_bytes);
+    options->plan_file = path_bytes == 0 ? NULL : path;
+    return path_bytes == 0 || memchr(path, '\0', path_bytes) == path + path_bytes - 1;
+}
+
+// Where one rank cannot have a session, no rank has it.
 static ps_status begin_session(ps_model *model, follower *f, const ps_command *command,
                                const void *behind, failure *kept)
 {
     ps_session_options options;
-    if (command->bytes != sizeof options || f->config.exec != NULL) {
-        return bad_command(command);
-    }
-    memcpy(&options, behind, sizeof options);
-    if (options.plan_file != NULL) { // a pointer of another process
+    char path[PS_RANKS_PATH_BYTES];
+    if (f->config.exec != NULL || !read_options(command, behind, &options, path)) {
         return bad_command(command);
     }
     ps_status status = ps_session_options_complete(model->config, &options);

@@ -14,7 +14,6 @@
 #define HINTS 3
 #define CLASSES 2                         // light: one token; heavy: a whole tile
 #define CHUNKS (ROUNDS * HINTS * CLASSES) // a worker's
-#define CACHES 4                          // what counts as larger than a cache
 // Another hint than the present one must be faster by this factor, so that noise decides nothing.
 #define CLEARLY 0.95
 
@@ -159,7 +158,7 @@ void ps_hints_choose(ps_team *team, const ps_weights *weights, const ps_machine 
                      ps_kernels *kernels)
 {
     trial t = {.weights = weights, .like = largest(weights)};
-    if (t.like == NULL || ps_weights_bytes(weights) < CACHES * machine->llc_bytes ||
+    if (t.like == NULL || ps_weights_bytes(weights) < PS_WEIGHTS_CACHES * machine->llc_bytes ||
         strcmp(kernels->isa, "ref") == 0) {
         return;
     }

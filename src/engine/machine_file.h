@@ -1,18 +1,22 @@
-// engine/machine_file.h - a machine as JSON, for plans of machines other than this one.
+// engine/machine_file.h - a machine as JSON.
 #ifndef PS_ENGINE_MACHINE_FILE_H
 #define PS_ENGINE_MACHINE_FILE_H
 
+#include "engine/json_fields.h"
 #include "hw/machine.h"
 
-// Reads numbers of a machine from a JSON object with any of the keys "name", "threads", "l2_bytes",
-// "llc_bytes", "read_gbs", "cache_read_gbs", "int8_gops", "f32_gops", "barrier_ns", "fill_gbs",
-// "comm_ns", "comm_gbs" (as in hw/machine.h; all that `prestage plan --json` prints as "machine").
-// What a file leaves out stays as *machine has it.
+// All of a ps_machine.
+extern const ps_json_field ps_machine_fields[];
+extern const size_t ps_machine_field_count;
+
+// Reads numbers of a machine from a JSON object with any of the keys "name", "threads", "source",
+// "l2_bytes", "llc_bytes", "read_gbs", "cache_read_gbs", "int8_gops", "f32_gops", "barrier_ns",
+// "fill_gbs", "comm_ns", "comm_gbs" (as in hw/machine.h; all that `prestage plan --json` prints as
+// "machine"). What a file leaves out stays as *machine has it.
 //
 // PS_INVALID  no such object, an unknown key, a number out of range; the message names the
 //             right one
-// PS_NOT_FOUND, PS_IO
-PS_MUST_USE ps_status ps_machine_read(const char *path, ps_machine *machine);
+PS_MUST_USE ps_status ps_machine_read(const json_t *object, ps_machine *machine);
 
 // Whether the rates are such that plans can be made with them; PS_INVALID names the one that is
 // not.

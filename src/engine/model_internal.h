@@ -3,6 +3,7 @@
 #define PS_ENGINE_MODEL_INTERNAL_H
 
 #include "engine/ranks.h"
+#include "engine/tuned.h"
 #include "engine/weights.h"
 #include "format/pst.h"
 #include "hw/machine.h"
@@ -35,6 +36,9 @@ struct ps_model {
     ps_team *team;
     ps_kernels kernels;
     ps_machine machine;
+    bool is_tuned; // the machine's rates are those of
+    ps_tuned tuned;
+    char rates[PS_MACHINE_TEXT_BYTES];
     ps_weights *weights;
     ps_trace *trace; // NULL: none
     char *trace_file;

@@ -100,6 +100,26 @@ static ps_status count_bytes_per_token(ps_model *model)
     return status;
 }
 
+// The rates of a file, when there is one for this machine. The ranks take those of rank 0.
+static ps_status find_rates(ps_model *model, const char *machine_file)
+{
+    ps_tuned_key key;
+    if (ps_ranks_rank(model->ranks) > 0) {
+        return PS_OK;
+    }
+    PS_TRY(ps_tuned_key_here(&model->machine, model->kernels.isa, model->ranks, 1, NULL, &key));
+    if (machine_file == NULL) {
+        model->is_tuned = ps_tuned_find(&key, &model->tuned);
+    } else {
+        PS_TRY(ps_tuned_read(machine_file, &key, &model->tuned));
+        model->is_tuned = true;
+    }
+    if (model->is_tuned) {
+        model->machine = model->tuned.machine;
+    }
+    return PS_OK;
+}
+
 static ps_status open_for_running(ps_model *model, const ps_model_options *options)
 {
     const uint32_t threads = options->threads > 0
@@ -135,26 +155,28 @@ static ps_status shake_hands(const ps_model *model)
 // of rank 0.
 static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
 {
-    double *const rates[] = {&machine->read_gbs, &machine->cache_read_gbs, &machine->int8_gops,
-                             &machine->f32_gops, &machine->barrier_ns,     &machine->fill_gbs,
-                             &machine->comm_ns,  &machine->comm_gbs};
-    double values[sizeof rates / sizeof rates[0]];
-    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        values[i] = *rates[i];
+    ps_machine first = *machine;
+    PS_TRY(ps_ranks_share(ranks, &first, sizeof first));
+    const ps_status status = ps_machine_check_rates(&first);
+    if (status != PS_OK) {
+        return ps_fail_prefix(status, "rates that rank 0 measured");
     }
-    PS_TRY(ps_ranks_share(ranks, values, sizeof values));
-    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        *rates[i] = values[i];
-    }
-    const ps_status status = ps_machine_check_rates(machine);
-    return status == PS_OK ? PS_OK : ps_fail_prefix(status, "rates that rank 0 measured");
+    first.source[sizeof first.source - 1] = '\0';
+    first.threads = machine->threads;
+    first.l2_bytes = machine->l2_bytes;
+    first.llc_bytes = machine->llc_bytes;
+    memcpy(first.name, machine->name, sizeof first.name);
+    *machine = first;
+    return PS_OK;
 }
 
-ps_status ps_model_measure_rates(ps_model *model)
+// Of a model that shared caches hold in part, the rates are its own.
+static void measure_memory(ps_model *model)
 {
     ps_machine *machine = &model->machine;
-    if (machine->is_measured) {
-        return PS_OK;
+    const uint64_t bytes = ps_weights_bytes(model->weights) * ps_ranks_here(model->ranks);
+    if (model->is_tuned && bytes >= PS_WEIGHTS_CACHES * machine->llc_bytes) {
+        return;
     }
     const double fill = ps_weights_measure_fill(model->weights, model->team, &model->kernels,
                                                 machine->llc_bytes);
@@ -162,8 +184,39 @@ ps_status ps_model_measure_rates(ps_model *model)
         machine->fill_gbs = fill;
         machine->read_gbs = fill;
     }
-    machine->is_measured = true;
-    return ps_calibrate_workers(model->team, &model->kernels, machine);
+}
+
+// What kernels and caches do.
+static ps_status measure_quickly(ps_model *model)
+{
+    ps_machine *machine = &model->machine;
+    (void)snprintf(machine->source, sizeof machine->source, "%s", PS_RATES_QUICK);
+    return ps_calibrate_workers(model->team, &model->kernels, PS_CALIBRATE_QUICK_RUNS, machine);
+}
+
+ps_status ps_model_measure_rates(ps_model *model)
+{
+    if (strcmp(model->machine.source, PS_RATES_DEFAULT) != 0) {
+        return PS_OK;
+    }
+    measure_memory(model);
+    return measure_quickly(model);
+}
+
+// Links between hosts are not of this machine: they are measured anew.
+static ps_status measure_links(ps_model *model)
+{
+    ps_machine *machine = &model->machine;
+    ps_comm *comm = ps_ranks_comm(model->ranks);
+    const bool is_here = ps_ranks_here(model->ranks) == ps_ranks_size(model->ranks) ||
+                         !ps_ranks_are_several(model->ranks);
+    if (model->is_tuned && is_here && ps_comm_use(comm, &model->tuned.comm) == PS_OK) {
+        return PS_OK;
+    }
+    PS_TRY(ps_comm_tune(comm, &model->tuned.comm));
+    machine->comm_ns = model->tuned.comm.ns;
+    machine->comm_gbs = model->tuned.comm.gbs;
+    return PS_OK;
 }
 
 // What plans of several ranks are made with: how long collectives take, and what can be moved while
@@ -174,12 +227,18 @@ static ps_status measure_waits(ps_model *model)
     if (ps_ranks_size(model->ranks) == 1) {
         return PS_OK;
     }
-    PS_TRY(ps_model_measure_rates(model));
-    PS_TRY(ps_comm_tune(ps_ranks_comm(model->ranks), &machine->comm_ns, &machine->comm_gbs));
+    const uint64_t start = ps_clock_ns();
+    PS_TRY(ps_ranks_share(model->ranks, &model->is_tuned, sizeof model->is_tuned));
+    PS_TRY(ps_ranks_share(model->ranks, &model->tuned.comm, sizeof model->tuned.comm));
+    measure_memory(model);
+    if (!model->is_tuned) {
+        PS_TRY(measure_quickly(model));
+    }
+    PS_TRY(measure_links(model));
     PS_TRY(share_rates(model->ranks, machine));
     ps_ranks_warn_of_crowd(model->ranks, ps_team_workers(model->team));
-    ps_log(PS_LOG_INFO, "a collective takes %.1f us and moves %.2f GB/s; caches fill at %.1f GB/s",
-           machine->comm_ns / 1e3, machine->comm_gbs, machine->fill_gbs);
+    ps_log(PS_LOG_INFO, "measuring for %u ranks took %.0f ms", ps_ranks_size(model->ranks),
+           (double)(ps_clock_ns() - start) / 1e6);
     return PS_OK;
 }
 
@@ -196,16 +255,22 @@ static ps_status open_model(ps_model *model, const ps_model_options *options)
     if (status == PS_OK) {
         status = ps_engine_name_file(model->path, open_parts(model, options));
     }
+    if (status == PS_OK && !options->vocabulary_only) {
+        status = find_rates(model, options->machine_file);
+    }
     PS_TRY(ps_ranks_agree(model->ranks, status));
     PS_TRY(shake_hands(model));
-    if (options->vocabulary_only || ps_ranks_size(model->ranks) == 1) {
+    if (options->vocabulary_only) {
         return PS_OK;
     }
     status = measure_waits(model);
     if (status != PS_OK) { // on this rank, perhaps alone
         ps_comm_give_up(ps_ranks_comm(model->ranks), status);
+        return status;
     }
-    return status;
+    ps_machine_describe(&model->machine, ps_ranks_size(model->ranks), model->rates);
+    ps_log(PS_LOG_INFO, "%s", model->rates);
+    return PS_OK;
 }
 
 static ps_status tell_open(const ps_model *model, const ps_model_options *options)
@@ -299,6 +364,8 @@ void ps_model_get_info(const ps_model *model, ps_model_info *out)
         info.threads = ps_team_workers(model->team);
         info.ranks = ps_ranks_size(model->ranks);
         info.isa = model->kernels.isa;
+        info.rates = model->rates;
+        info.rates_source = model->machine.source;
     }
     *out = info;
 }

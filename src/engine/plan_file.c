@@ -1,14 +1,18 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/calibrate.h"
-#include "engine/json_values.h"
 #include "engine/machine_file.h"
 #include "engine/session_plans.h"
+#include "engine/tuned.h"
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "format/file_map.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ARENA_BYTES ((size_t)4 << 30)
 
 // What can be hidden while a step, or the wait before it, lasts.
 static const char *window_of(const ps_plan_step *step)
@@ -148,19 +152,13 @@ static ps_status print_json(const ps_plan *plan, const ps_pass_options *options,
         }
     }
     json_t *document = json_pack(
-        "{s:i, s:i, s:{s:s, s:i, s:b, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:I, s:I, "
-        "s:i, s:I, s:I, s:o, s:o, "
-        "s:o, s:o}",
-        "rows_max", (int)plan->rows_max, "context_max", (int)plan->context_max, "machine", "name",
-        machine->name, "threads", (int)machine->threads, "measured", (int)machine->is_measured,
-        "l2_bytes", (json_int_t)machine->l2_bytes, "llc_bytes", (json_int_t)machine->llc_bytes,
-        "read_gbs", machine->read_gbs, "cache_read_gbs", machine->cache_read_gbs, "int8_gops",
-        machine->int8_gops, "f32_gops", machine->f32_gops, "barrier_ns", machine->barrier_ns,
-        "fill_gbs", machine->fill_gbs, "comm_ns", machine->comm_ns, "comm_gbs", machine->comm_gbs,
-        "shared_bytes", (json_int_t)plan->shared_bytes, "private_bytes",
-        (json_int_t)plan->private_bytes, "barriers", (int)sum.barriers, "weight_bytes",
-        (json_int_t)sum.bytes, "predicted_ns", (json_int_t)sum.ns, "steps", steps, "windows",
-        windows, "sites", sites, "prefetches", prefetches);
+        "{s:i, s:i, s:o, s:I, s:I, s:i, s:I, s:I, s:o, s:o, s:o, s:o}", "rows_max",
+        (int)plan->rows_max, "context_max", (int)plan->context_max, "machine",
+        ps_json_fields_write(ps_machine_fields, ps_machine_field_count, machine), "shared_bytes",
+        (json_int_t)plan->shared_bytes, "private_bytes", (json_int_t)plan->private_bytes,
+        "barriers", (int)sum.barriers, "weight_bytes", (json_int_t)sum.bytes, "predicted_ns",
+        (json_int_t)sum.ns, "steps", steps, "windows", windows, "sites", sites, "prefetches",
+        prefetches);
     if (document != NULL && options->prefetch == PS_PREFETCH_RATIO) {
         add_ratio_json(document, plan, options);
     }
@@ -230,15 +228,11 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 {
     const ps_machine *machine = options->machine;
     const totals sum = add_up(plan);
+    char rates[PS_MACHINE_TEXT_BYTES];
+    ps_machine_describe(machine, plan->ranks, rates);
     PS_TRY(ps_buffer_printf(
-        out,
-        "# %s, %u threads, %s: read %.1f GB/s, L2 %.0f GB/s, int8 %.0f Gmac/s, f32 %.0f Gmac/s, "
-        "barrier %.0f ns\n"
-        "# %u steps, %u barriers, %.1f MB of weights, predicted %.3f ms\n",
-        machine->name, machine->threads, machine->is_measured ? "measured" : "stated defaults",
-        machine->read_gbs, machine->cache_read_gbs, machine->int8_gops, machine->f32_gops,
-        machine->barrier_ns, plan->step_count, sum.barriers, (double)sum.bytes / 1e6,
-        (double)sum.ns / 1e6));
+        out, "# %s\n# %u steps, %u barriers, %.1f MB of weights, predicted %.3f ms\n", rates,
+        plan->step_count, sum.barriers, (double)sum.bytes / 1e6, (double)sum.ns / 1e6));
     if (options->prefetch == PS_PREFETCH_RATIO) {
         PS_TRY(print_ratio_text(plan, options, out));
     }
@@ -247,59 +241,110 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 
 // ---- the call
 
-static ps_status measure_machine(uint32_t threads, ps_machine *machine)
+static ps_status measure_machine(const ps_kernels *kernels, ps_machine *machine)
+{
+    ps_team *team = NULL;
+    const uint64_t start = ps_clock_ns();
+    PS_TRY(ps_team_create(machine->threads, &team));
+    const ps_status status = ps_calibrate(team, kernels, machine);
+    ps_team_destroy(team);
+    ps_log(PS_LOG_INFO, "measuring took %.1f s; what prestage tune measures is kept",
+           (double)(ps_clock_ns() - start) / 1e9);
+    return status;
+}
+
+static ps_status set_link(const char *text, ps_machine *machine)
+{
+    ps_comm_link link = {0};
+    PS_TRY(ps_comm_link_parse(text, &link));
+    machine->comm_ns = (double)link.latency_ns;
+    machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
+    return PS_OK;
+}
+
+// What was tuned, with this link or without one; otherwise measured now.
+static ps_status rate_machine(const ps_plan_options *options, ps_machine *machine)
 {
     ps_kernels kernels;
-    ps_team *team = NULL;
+    ps_tuned_key key;
+    ps_tuned tuned;
     PS_TRY(ps_kernels_select(&kernels));
-    PS_TRY(ps_team_create(threads, &team));
-    const ps_status status = ps_calibrate(team, &kernels, machine);
-    ps_team_destroy(team);
-    return status;
+    PS_TRY(ps_tuned_key_here(machine, kernels.isa, NULL, options->ranks, options->link, &key));
+    if (ps_tuned_find(&key, &tuned)) {
+        *machine = tuned.machine;
+        return PS_OK;
+    }
+    key.latency_ns = 0;
+    key.bits_per_second = 0;
+    if (options->link != NULL && ps_tuned_find(&key, &tuned)) {
+        *machine = tuned.machine;
+    } else {
+        PS_TRY(measure_machine(&kernels, machine));
+    }
+    return options->link == NULL ? PS_OK : set_link(options->link, machine);
 }
 
 static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
 {
+    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
+    const uint32_t share = ps_machine_affinity_count() / ranks; // of the first rank, on one host
+    const uint32_t most = ps_machine_default_threads(ranks);
     const uint32_t threads = options->threads > 0 ? options->threads
-                                                  : ps_machine_default_threads(1);
+                             : share < most       ? (share < 1 ? 1 : share)
+                                                  : most;
     PS_TRY(ps_machine_discover(threads, machine));
+    if (options->machine_file == NULL && options->measure) {
+        return rate_machine(options, machine);
+    }
     if (options->machine_file != NULL) {
-        PS_TRY(ps_machine_read(options->machine_file, machine));
-    } else if (options->measure) {
-        PS_TRY(measure_machine(threads, machine));
+        PS_TRY(ps_tuned_read_machine(options->machine_file, machine));
     }
-    if (options->link != NULL) {
-        ps_comm_link link = {0};
-        PS_TRY(ps_comm_link_parse(options->link, &link));
-        machine->comm_ns = (double)link.latency_ns;
-        machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
-    }
-    return PS_OK;
+    return options->link == NULL ? PS_OK : set_link(options->link, machine);
 }
 
-static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
-                               const ps_plan_options *options, ps_arena *arena, ps_buffer *out)
+// All plans of one rank.
+static ps_status print_rank(const ps_gguf *file, const ps_model_config *config,
+                            const ps_session_options *session, const ps_machine *machine,
+                            uint32_t ranks, uint32_t rank, ps_arena *arena, ps_buffer *out)
 {
-    ps_session_options session = {.context_tokens = options->context_tokens,
-                                  .batch_rows = options->rows,
-                                  .k_type = options->k_type,
-                                  .v_type = options->v_type,
-                                  .prefetch = options->prefetch,
-                                  .ratios = options->ratios};
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    ps_machine machine;
-    ps_plan_set set;
-    PS_TRY(ps_session_options_complete(config, &session));
-    PS_TRY(describe_machine(options, &machine));
-    set.key = ps_session_plan_key(file, &machine, NULL, session.prefetch);
-    set.plan_count = ps_session_buckets(&session, NULL, buckets);
+    ps_plan_set set = {.key = ps_session_plan_key(file, machine, ranks, session), .rank = rank};
+    set.plan_count = ps_session_buckets(session, ranks, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
-        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &machine, NULL);
+        const ps_pass_options pass = ps_session_pass_options(session, &buckets[i], machine, ranks,
+                                                             rank);
         ps_plan *plan = NULL;
         PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
         set.plans[i] = plan;
     }
     return ps_plan_set_print(&set, out);
+}
+
+static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
+                               const ps_plan_options *options, ps_buffer *out)
+{
+    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
+    ps_session_options session = {.context_tokens = options->context_tokens,
+                                  .batch_rows = options->rows,
+                                  .k_type = options->k_type,
+                                  .v_type = options->v_type,
+                                  .prefetch = options->prefetch,
+                                  .ratios = options->ratios,
+                                  .comm_schedule = options->comm_schedule,
+                                  .sequence_parallel = options->sequence_parallel,
+                                  .best_logits = options->best_logits};
+    ps_machine machine;
+    PS_TRY(ps_session_options_complete(config, &session));
+    PS_TRY(describe_machine(options, &machine));
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        ps_arena arena;
+        ps_arena_init(&arena, ARENA_BYTES);
+        const ps_status status = print_rank(file, config, &session, &machine, ranks, rank, &arena,
+                                            out);
+        ps_arena_deinit(&arena);
+        PS_TRY(status);
+    }
+    return PS_OK;
 }
 
 ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
@@ -340,13 +385,10 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
 static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
                                 ps_plan_format format, ps_arena *arena, ps_buffer *out)
 {
-    if (options->ranks > 1 && format == PS_PLAN_SESSION) {
-        return ps_fail(PS_UNSUPPORTED, "plan files are made for one rank only");
-    }
     if (format == PS_PLAN_SESSION) {
         const ps_model_config *config = NULL;
         PS_TRY(ps_model_read(file, arena, &config));
-        return print_session(file, config, options, arena, out);
+        return print_session(file, config, options, out);
     }
     ps_machine machine = {.threads = 0};
     const ps_pass_options pass = {
@@ -397,7 +439,7 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     uint64_t size_bytes = 0;
     PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
     ps_arena arena;
-    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
                                             &options, &arena, &text);
@@ -419,7 +461,7 @@ ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_f
     ps_model_file file;
     PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
-    ps_arena_init(&arena, (size_t)4 << 30);
+    ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = ps_engine_name_file(
         path, make_and_print(file.gguf, &options, format, &arena, &text));

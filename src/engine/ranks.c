@@ -15,6 +15,9 @@
 
 struct ps_ranks {
     ps_comm *comm;
+    ps_ranks_launch launch;
+    ps_comm_link link;   // simulated; zeros: none
+    uint32_t cpus;       // as started
     uint32_t here;       // ranks on this host
     bool is_simulated;   // one real rank
     bool is_silent;      // another rank says what went wrong
@@ -34,6 +37,24 @@ ps_comm *ps_ranks_comm(ps_ranks *ranks)
 uint32_t ps_ranks_here(const ps_ranks *ranks)
 {
     return ranks == NULL ? 1 : ranks->here;
+}
+
+uint32_t ps_ranks_cpus(const ps_ranks *ranks)
+{
+    return ranks == NULL ? ps_machine_affinity_count() : ranks->cpus;
+}
+
+const char *ps_ranks_launch_name(const ps_ranks *ranks)
+{
+    static const char *const NAMES[] = {
+        [PS_RANKS_FORK] = "local", [PS_RANKS_MPI] = "mpi", [PS_RANKS_SIMULATED] = "self"};
+    return ranks == NULL ? "none" : NAMES[ranks->launch];
+}
+
+const ps_comm_link *ps_ranks_link(const ps_ranks *ranks)
+{
+    static const ps_comm_link NONE = {0};
+    return ranks == NULL ? &NONE : &ranks->link;
 }
 
 uint32_t ps_ranks_rank(const ps_ranks *ranks)
@@ -90,15 +111,14 @@ static ps_status open_comm(const ps_ranks_options *options, ps_comm **out)
     }
 }
 
-static ps_status delay_comm(const ps_ranks_options *options, const ps_comm_link *link,
-                            ps_comm **comm)
+static ps_status delay_comm(const ps_ranks_options *options, ps_ranks *ranks)
 {
-    ps_comm *inner = *comm;
+    ps_comm *inner = ranks->comm;
     if (options->link == NULL) {
         return PS_OK;
     }
-    *comm = NULL;
-    return ps_comm_sim_open_take(inner, link, comm);
+    ranks->comm = NULL;
+    return ps_comm_sim_open_take(inner, &ranks->link, &ranks->comm);
 }
 
 // Ranks that see the same CPUs of the same host share them out; those to which the launcher gave
@@ -152,22 +172,23 @@ static ps_status shake_hands(const ps_ranks_options *options, ps_comm *comm)
 
 static ps_status start(const ps_ranks_options *options, ps_ranks *ranks)
 {
-    ps_comm_link link = {0};
+    ranks->launch = options->launch;
+    ranks->cpus = ps_machine_affinity_count();
     if (options->link != NULL) { // before there are several to say what is wrong with it
-        PS_TRY(ps_comm_link_parse(options->link, &link));
+        PS_TRY(ps_comm_link_parse(options->link, &ranks->link));
     }
     PS_TRY(open_comm(options, &ranks->comm));
     if (options->launch != PS_RANKS_SIMULATED) {
         PS_TRY(shake_hands(options, ranks->comm));
     }
-    PS_TRY(delay_comm(options, &link, &ranks->comm));
+    PS_TRY(delay_comm(options, ranks));
     if (options->launch == PS_RANKS_SIMULATED) { // the peers take no CPU
         ranks->here = 1;
         ranks->is_simulated = true;
     } else {
         PS_TRY(share_cpus(ranks, (uint64_t)(options->timeout_s * 1e9)));
     }
-    return ps_ranks_reserve(ranks, sizeof(ps_session_options));
+    return ps_ranks_reserve(ranks, sizeof(ps_session_options) + PS_RANKS_PATH_BYTES);
 }
 
 // The message stays that of what went wrong.

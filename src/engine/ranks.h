@@ -16,6 +16,10 @@
 ps_comm *ps_ranks_comm(ps_ranks *ranks);       // of NULL: NULL
 uint32_t ps_ranks_here(const ps_ranks *ranks); // on this host; of NULL: 1
 
+uint32_t ps_ranks_cpus(const ps_ranks *ranks); // that this process had before they were shared out
+const char *ps_ranks_launch_name(const ps_ranks *ranks);  // "local", "mpi", "self"; of NULL: "none"
+const ps_comm_link *ps_ranks_link(const ps_ranks *ranks); // simulated; zeros: none
+
 // Warns, on rank 0, when ranks of so many threads each share CPUs, or the launcher bound them to
 // too few of them.
 void ps_ranks_warn_of_crowd(const ps_ranks *ranks, uint32_t threads);
@@ -36,7 +40,8 @@ typedef enum ps_word {
     PS_WORD_STOP,    // rank 0 stops
     PS_WORD_OPEN,    // the model is opened; behind it stands the number of threads, a uint32_t
     PS_WORD_CLOSE,   // the model is closed
-    PS_WORD_SESSION, // session `session` is made; behind it stand its ps_session_options
+    PS_WORD_SESSION, // session `session` is made; behind it stand its ps_session_options, and the
+                     // name of its plan file if there is one
     PS_WORD_END,     // session `session` is destroyed
     PS_WORD_STEP,    // session `session` runs program `program` over the ps_step behind
 } ps_word;
@@ -48,6 +53,7 @@ typedef struct ps_command {
 } ps_command;
 
 #define PS_SESSIONS_MAX 64u
+#define PS_RANKS_PATH_BYTES 4096u // of that name, with its end
 
 // Tags of collectives that no step makes; those of steps are below.
 #define PS_TAG_PLACES 0xffff0001u

@@ -5,6 +5,7 @@
 // the plans, agree.
 #include "engine/session_plans.h"
 
+#include "base/hash.h"
 #include "base/value_text.h"
 #include "format/file_map.h"
 
@@ -33,14 +34,14 @@ static uint32_t list_few(uint32_t few, uint32_t ranks, uint32_t out[4])
     return count;
 }
 
-uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *ranks,
+uint32_t ps_session_buckets(const ps_session_options *options, uint32_t ranks,
                             ps_bucket out[PS_SESSION_PLANS_MAX])
 {
     uint32_t count = 0;
     uint32_t rows[4];
     const uint32_t longest = options->context_tokens;
     const uint32_t few = smaller(PS_REPLICATED_ROWS_MAX, options->batch_rows);
-    const uint32_t kinds = list_few(few, ps_ranks_size(ranks), rows);
+    const uint32_t kinds = list_few(few, ranks, rows);
     for (uint32_t context = 1024;; context *= 4) {
         const bool is_last = context >= longest || count + 2 * kinds + 2 > PS_SESSION_PLANS_MAX;
         for (uint32_t i = 0; i < kinds; i++) {
@@ -62,7 +63,7 @@ uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *r
 }
 
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
-                                        const ps_machine *machine, const ps_ranks *ranks)
+                                        const ps_machine *machine, uint32_t ranks, uint32_t rank)
 {
     return (ps_pass_options){.rows_max = bucket->rows,
                              .logits_max = bucket->logits,
@@ -75,21 +76,22 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .comm_schedule = options->comm_schedule,
                              .sequence_parallel = options->sequence_parallel,
                              .best_logits = options->best_logits,
-                             .ranks = ps_ranks_size(ranks),
-                             .rank = ps_ranks_rank(ranks)};
+                             .ranks = ranks,
+                             .rank = rank};
 }
 
-ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
-                                const ps_ranks *ranks, ps_prefetch_policy policy)
+ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine, uint32_t ranks,
+                                const ps_session_options *options)
 {
     ps_plan_key key = {.fingerprint = ps_gguf_fingerprint(file),
                        .layout = PS_LAYOUT_VERSION,
                        .threads = machine->threads,
-                       .ranks = ps_ranks_size(ranks),
-                       .rank = ps_ranks_rank(ranks)};
+                       .ranks = ranks};
     (void)snprintf(key.machine, sizeof key.machine, "%s", machine->name);
     (void)snprintf(key.policy, sizeof key.policy, "%s",
-                   ps_prefetch_policy_name(ps_prefetch_policy_of(policy, key.ranks)));
+                   ps_prefetch_policy_name(ps_prefetch_policy_of(options->prefetch, ranks)));
+    (void)snprintf(key.schedule, sizeof key.schedule, "%s",
+                   ranks == 1 ? "serial" : ps_comm_schedule_name(options->comm_schedule));
     return key;
 }
 
@@ -166,72 +168,144 @@ static ps_status choose_plans(const ps_plan_set *set, const ps_bucket *buckets, 
 static ps_status make_plan(const ps_model *model, const ps_session_options *options,
                            const ps_bucket *bucket, ps_arena *arena, const ps_plan **out)
 {
-    const ps_pass_options pass = ps_session_pass_options(options, bucket, &model->machine,
-                                                         model->ranks);
+    const ps_pass_options pass = ps_session_pass_options(
+        options, bucket, &model->machine, ps_ranks_size(model->ranks), ps_ranks_rank(model->ranks));
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(model->config, model->file, &pass, arena, &plan));
     *out = plan;
     return PS_OK;
 }
 
-static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
-                           const ps_session_options *options, ps_arena *arena,
-                           const ps_plan **out_plans, uint32_t *out_count)
+// The one that plans in a file were made with; whoever made them has shown that they pay.
+static ps_prefetch_policy policy_named(const char *name)
+{
+    uint32_t policy = PS_PREFETCH_DEFAULT + 1;
+    while (policy < PS_PREFETCH_POLICY_COUNT &&
+           strcmp(name, ps_prefetch_policy_name((ps_prefetch_policy)policy)) != 0) {
+        policy++;
+    }
+    return policy < PS_PREFETCH_POLICY_COUNT ? (ps_prefetch_policy)policy : PS_PREFETCH_DEFAULT;
+}
+
+static ps_status pick_from(ps_str text, const ps_model *model, const ps_session_options *options,
+                           ps_arena *arena, const ps_plan **out_plans, uint32_t *out_count)
 {
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    // Who made plans with prefetches has shown that they pay.
-    const bool is_auto = options->prefetch == PS_PREFETCH_DEFAULT &&
-                         strcmp(set->key.policy, ps_prefetch_policy_name(PS_PREFETCH_AUTO)) == 0;
-    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, model->ranks,
-                                                is_auto ? PS_PREFETCH_AUTO : options->prefetch);
+    const uint32_t ranks = ps_ranks_size(model->ranks);
     const ps_plan *here = NULL;
+    ps_plan_set *set = NULL;
+    PS_TRY(ps_plan_set_parse(text, ps_ranks_rank(model->ranks), arena, &set));
+    ps_session_options said = *options;
+    if (options->prefetch == PS_PREFETCH_DEFAULT) {
+        said.prefetch = policy_named(set->key.policy);
+    }
+    const ps_plan_key key = ps_session_plan_key(model->file, &model->machine, ranks, &said);
     PS_TRY(ps_plan_key_check(&set->key, &key));
-    *out_count = ps_session_buckets(options, model->ranks, buckets);
+    *out_count = ps_session_buckets(options, ranks, buckets);
     PS_TRY(make_plan(model, options, &buckets[0], arena, &here));
     return choose_plans(set, buckets, *out_count, here, out_plans);
 }
 
-ps_status ps_plan_set_read(const char *path, ps_arena *arena, ps_plan_set **out)
+// ---- with other ranks
+
+typedef struct traits {
+    uint64_t text;        // hashes; 0: there are no plans
+    uint64_t collectives; // that the plans make
+} traits;
+
+static uint64_t hash_collectives(const ps_plan *const *plans, uint32_t count)
 {
-    const void *bytes = NULL;
-    uint64_t size_bytes = 0;
-    ps_status status = ps_file_map(path, "a plan file", &bytes, &size_bytes);
-    if (status == PS_OK) {
-        status = ps_plan_set_parse((ps_str){bytes, size_bytes}, arena, out);
-        ps_file_unmap(bytes, size_bytes);
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < plans[i]->step_count; j++) {
+            const ps_plan_step *step = &plans[i]->steps[j];
+            if ((ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0) {
+                const ps_value *moved = &plans[i]->values[step->output].is;
+                const uint32_t words[] = {i,
+                                          (uint32_t)step->op,
+                                          step->attributes.chunks,
+                                          step->attributes.unit,
+                                          moved->columns,
+                                          moved->row_multiplier,
+                                          (uint32_t)moved->row_kind};
+                hash = ps_hash(words, sizeof words, hash);
+            }
+        }
     }
-    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
+    return hash;
+}
+
+// Ranks whose plans differ would wait for each other in vain.
+static ps_status compare_ranks(const ps_model *model, ps_status status, ps_str text,
+                               const ps_plan *const *plans, uint32_t count)
+{
+    traits own = {0};
+    if (status == PS_OK) {
+        own.text = ps_hash(text.data, text.length, 1) | 1;
+        own.collectives = hash_collectives(plans, count);
+    }
+    traits first = own;
+    PS_TRY(ps_ranks_share(model->ranks, &first, sizeof first));
+    if (status != PS_OK || first.text == 0) {
+        return status;
+    }
+    const uint32_t rank = ps_ranks_rank(model->ranks);
+    if (own.text != first.text) {
+        return ps_fail(PS_INVALID, "rank %u reads another plan file than rank 0", rank);
+    }
+    return own.collectives == first.collectives
+               ? PS_OK
+               : ps_fail(PS_INVALID,
+                         "the plans of rank %u make other collectives than those of "
+                         "rank 0",
+                         rank);
+}
+
+static ps_status get_from_text(ps_status status, ps_str text, const ps_model *model,
+                               const ps_session_options *options, ps_arena *arena,
+                               const ps_plan **out_plans, uint32_t *out_count)
+{
+    if (status == PS_OK) {
+        status = pick_from(text, model, options, arena, out_plans, out_count);
+    }
+    char message[512];
+    (void)snprintf(message, sizeof message, "%s", ps_error_message());
+    const ps_status compared = compare_ranks(model, status, text, out_plans, *out_count);
+    return compared == PS_LOST || status == PS_OK ? compared : ps_fail(status, "%s", message);
+}
+
+static ps_status advise(const ps_model *model, const ps_session_options *options)
+{
+    const uint32_t size = ps_ranks_size(model->ranks);
+    char ranks[96] = "";
+    if (size > 1) {
+        (void)snprintf(ranks, sizeof ranks, " --tp %u --comm-schedule %s", size,
+                       ps_comm_schedule_name(options->comm_schedule));
+    }
+    return ps_fail(PS_INVALID,
+                   "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u -ctk %s -ctv %s "
+                   "--prefetch %s%s makes one that fits",
+                   options->plan_file, ps_error_message(), model->path, options->plan_file,
+                   options->context_tokens, options->batch_rows, model->machine.threads,
+                   ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type),
+                   ps_prefetch_policy_name(ps_prefetch_policy_of(options->prefetch, size)), ranks);
 }
 
 static ps_status get_from_file(const ps_model *model, const ps_session_options *options,
                                ps_arena *arena, const ps_plan **out_plans, uint32_t *out_count)
 {
-    ps_plan_set *set = NULL;
+    const void *bytes = NULL;
+    uint64_t size_bytes = 0;
     if (options->sequences > PS_LOGITS_MAX) {
         return ps_fail(PS_UNSUPPORTED, "%s: plan files are for up to %u sequences, here are %u",
                        options->plan_file, PS_LOGITS_MAX, options->sequences);
     }
-    PS_TRY(ps_plan_set_read(options->plan_file, arena, &set));
-    const ps_status status = pick_from(set, model, options, arena, out_plans, out_count);
-    if (status == PS_INVALID) {
-        return ps_fail(PS_INVALID,
-                       "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u -ctk %s -ctv %s "
-                       "--prefetch %s makes one that fits",
-                       options->plan_file, ps_error_message(), model->path, options->plan_file,
-                       options->context_tokens, options->batch_rows, model->machine.threads,
-                       ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type),
-                       ps_prefetch_policy_name(
-                           ps_prefetch_policy_of(options->prefetch, ps_ranks_size(model->ranks))));
-    }
-    return status;
-}
-
-static ps_status get_from_model(const ps_model *model, const ps_session_options *options,
-                                ps_arena *arena, const ps_plan **out_plans, uint32_t *out_count)
-{
-    ps_plan_set *set = NULL;
-    PS_TRY(ps_plan_set_parse(ps_pst_plans(model->source.pst), arena, &set));
-    return pick_from(set, model, options, arena, out_plans, out_count);
+    const ps_status mapped = ps_file_map(options->plan_file, "a plan file", &bytes, &size_bytes);
+    const ps_status status = get_from_text(mapped, (ps_str){bytes, size_bytes}, model, options,
+                                           arena, out_plans, out_count);
+    ps_file_unmap(bytes, size_bytes);
+    return status == PS_INVALID && mapped == PS_OK ? advise(model, options)
+                                                   : ps_file_name_error(options->plan_file, status);
 }
 
 ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *options,
@@ -242,12 +316,13 @@ ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *
     case PS_PLANS_OF_FILE:
         return get_from_file(model, options, arena, out_plans, out_count);
     case PS_PLANS_OF_MODEL:
-        return get_from_model(model, options, arena, out_plans, out_count);
+        return get_from_text(PS_OK, ps_pst_plans(model->source.pst), model, options, arena,
+                             out_plans, out_count);
     default:
         break;
     }
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    const uint32_t count = ps_session_buckets(options, model->ranks, buckets);
+    const uint32_t count = ps_session_buckets(options, ps_ranks_size(model->ranks), buckets);
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(make_plan(model, options, &buckets[i], arena, &out_plans[i]));
     }

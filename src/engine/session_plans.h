@@ -34,16 +34,17 @@ PS_MUST_USE ps_status ps_session_options_complete(const ps_model_config *config,
 
 // The buckets of a session with complete options, small ones first: the first that holds a step
 // runs it.
-uint32_t ps_session_buckets(const ps_session_options *options, const ps_ranks *ranks,
+uint32_t ps_session_buckets(const ps_session_options *options, uint32_t ranks,
                             ps_bucket out[PS_SESSION_PLANS_MAX]);
 
-// What a plan of a session with complete options is made with. The machine is borrowed.
+// What a plan of a session with complete options is made with, for one rank. The machine is
+// borrowed.
 ps_pass_options ps_session_pass_options(const ps_session_options *options, const ps_bucket *bucket,
-                                        const ps_machine *machine, const ps_ranks *ranks);
+                                        const ps_machine *machine, uint32_t ranks, uint32_t rank);
 
-// What plans of this model on this machine are kept under.
-ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
-                                const ps_ranks *ranks, ps_prefetch_policy policy);
+// What plans of this model for such a session on this machine are kept under.
+ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine, uint32_t ranks,
+                                const ps_session_options *options);
 
 // An executor for a session with complete options, and the counts of its KV, in *config, which is
 // otherwise zero; programs [PS_SESSION_PLANS_MAX] are its plans. Collective: where a rank fails,
@@ -51,18 +52,16 @@ ps_plan_key ps_session_plan_key(const ps_gguf *file, const ps_machine *machine,
 PS_MUST_USE ps_status ps_session_prepare(const ps_model *model, const ps_session_options *options,
                                          ps_session_config *config, const ps_program **programs);
 
-// The set of a plan file. Messages start with the path.
-//
-// PS_NOT_FOUND, PS_IO, PS_INVALID, PS_UNSUPPORTED  as ps_file_map and ps_plan_set_parse
-PS_MUST_USE ps_status ps_plan_set_read(const char *path, ps_arena *arena, ps_plan_set **out);
-
 // One plan a bucket, in their order. Those that are read have this model's and machine's key,
 // vocabulary and KV; that they name its weights is for ps_exec_bind to check. Memory comes from
-// `arena`.
+// `arena`. All ranks call it together; those that read have read the same text, and their plans
+// make the same collectives.
 //
 // PS_INVALID  plans that are read do not fit: the message says what differs, and for those of a
 //             file how to make them
-// others      as ps_plan_set_read, ps_passes_run
+// PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  the file
+// PS_LOST
+// others      as ps_passes_run
 PS_MUST_USE ps_status ps_session_get_plans(const ps_model *model, const ps_session_options *options,
                                            ps_plan_source source, ps_arena *arena,
                                            const ps_plan *out_plans[PS_SESSION_PLANS_MAX],

@@ -49,6 +49,17 @@ ps_status ps_sums_check(ps_comm_schedule schedule, bool sequence_parallel)
                          "summed for all ranks alike; serial or auto would be right");
 }
 
+static ps_status check_ratios(const ps_prefetch_ratios *ratios)
+{
+    for (uint32_t i = 0; i < PS_RATIO_COUNT; i++) {
+        if (!(ratios->ratio[i] >= 0 && ratios->ratio[i] <= 1)) {
+            return ps_fail(PS_INVALID, "a prefetch ratio of %g: 0 to 1 would be right",
+                           ratios->ratio[i]);
+        }
+    }
+    return PS_OK;
+}
+
 ps_status ps_session_options_complete(const ps_model_config *config, ps_session_options *options)
 {
     const uint32_t longest = config->context_tokens;
@@ -80,6 +91,7 @@ ps_status ps_session_options_complete(const ps_model_config *config, ps_session_
         return ps_fail(PS_INVALID, "prefetch policy %d with schedule %d: there is no such",
                        (int)options->prefetch, (int)options->comm_schedule);
     }
+    PS_TRY(check_ratios(&options->ratios));
     PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
     const uint64_t blocks = ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
     if (options->context_tokens > PS_PLAN_CONTEXT_MAX) {
@@ -140,7 +152,7 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
     return status;
 }
 
-// Plans of a file have to fit; those that come with the model are used when they do.
+// Plans of a file have to fit; those that come with the model are used when they do, on all ranks.
 static ps_status create_exec_any(const ps_model *model, const ps_session_options *options,
                                  ps_session_config *config, const ps_program **programs)
 {
@@ -148,9 +160,17 @@ static ps_status create_exec_any(const ps_model *model, const ps_session_options
         return create_exec(model, options, PS_PLANS_OF_FILE, config, programs);
     }
     if (model->source.pst != NULL && ps_pst_plans(model->source.pst).length > 0) {
-        if (create_exec(model, options, PS_PLANS_OF_MODEL, config, programs) == PS_OK) {
+        const ps_status own = create_exec(model, options, PS_PLANS_OF_MODEL, config, programs);
+        const ps_status status = ps_ranks_agree(model->ranks, own);
+        if (status == PS_OK) {
             ps_log(PS_LOG_INFO, "%s: its plans are used", model->path);
             return PS_OK;
+        }
+        if (own == PS_OK) {
+            ps_exec_destroy(config->exec);
+        }
+        if (status == PS_LOST) {
+            return status;
         }
         ps_log(PS_LOG_INFO, "%s: its plans are not used: %s", model->path, ps_error_message());
     }
@@ -215,12 +235,30 @@ static void tell_end(void *context)
     told->is_open = false;
 }
 
+// Behind the command: the options, and the name of the plan file where there is one.
+static ps_status tell_options(ps_ranks *ranks, uint32_t number, const ps_session_options *options)
+{
+    char behind[sizeof *options + PS_RANKS_PATH_BYTES];
+    size_t path_bytes = 0;
+    if (options->plan_file != NULL) {
+        path_bytes = strlen(options->plan_file) + 1;
+        if (path_bytes > PS_RANKS_PATH_BYTES) {
+            return ps_fail(PS_INVALID, "the name of a plan file has %zu bytes, %u would be right",
+                           path_bytes - 1, PS_RANKS_PATH_BYTES - 1);
+        }
+        memcpy(behind + sizeof *options, options->plan_file, path_bytes);
+    }
+    memcpy(behind, options, sizeof *options);
+    return ps_ranks_tell(ranks,
+                         &(ps_command){.word = PS_WORD_SESSION,
+                                       .session = number,
+                                       .bytes = (uint32_t)(sizeof *options + path_bytes)},
+                         behind);
+}
+
 static ps_status tell_begin(ps_model *model, const ps_session_options *options,
                             ps_told_session **out)
 {
-    if (options->plan_file != NULL) {
-        return ps_fail(PS_UNSUPPORTED, "plan files are read by one rank only");
-    }
     uint32_t number = 0;
     while (number < PS_SESSIONS_MAX && model->told[number].is_open) {
         number++;
@@ -228,10 +266,7 @@ static ps_status tell_begin(ps_model *model, const ps_session_options *options,
     if (number == PS_SESSIONS_MAX) {
         return ps_fail(PS_EXHAUSTED, "more than %u sessions of ranks", PS_SESSIONS_MAX);
     }
-    PS_TRY(ps_ranks_tell(
-        model->ranks,
-        &(ps_command){.word = PS_WORD_SESSION, .session = number, .bytes = sizeof *options},
-        options));
+    PS_TRY(tell_options(model->ranks, number, options));
     model->told[number] = (ps_told_session){.ranks = model->ranks, .number = number};
     *out = &model->told[number];
     return PS_OK;

@@ -464,7 +464,9 @@ double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const p
 {
     fill f = {.weights = weights,
               .kernels = kernels,
-              .most_bytes = 4 * llc_bytes > FILL_BYTES_LEAST ? 4 * llc_bytes : FILL_BYTES_LEAST};
+              .most_bytes = PS_WEIGHTS_CACHES * llc_bytes > FILL_BYTES_LEAST
+                                ? PS_WEIGHTS_CACHES * llc_bytes
+                                : FILL_BYTES_LEAST};
     uint64_t best_ns = UINT64_MAX;
     for (int pass = 0; pass < 3; pass++) {
         const uint64_t start = ps_clock_ns();

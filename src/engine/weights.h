@@ -36,6 +36,9 @@ uint64_t ps_weights_bytes(const ps_weights *weights);
 uint32_t ps_weights_count(const ps_weights *weights);
 const ps_weight *ps_weights_at(const ps_weights *weights, uint32_t index); // index < count
 
+// A model of so many last-level caches is read from memory.
+#define PS_WEIGHTS_CACHES 4u
+
 // What all workers together move from where the weights are to their caches while they wait, by the
 // loads that prefetching uses, in bytes a nanosecond: read off the weights themselves, some 100 MB
 // of them, so that a model that lives in a shared cache shows that. 0: there are no weights.

@@ -269,9 +269,26 @@ ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
         .fill_gbs = 10.0 * threads,
         .comm_ns = 2000,
         .comm_gbs = 5,
+        .source = PS_RATES_DEFAULT,
     };
     cpu_name(machine.name, sizeof machine.name);
     PS_TRY(ps_topology_cache_bytes(&machine.l2_bytes, &machine.llc_bytes));
     *out = machine;
     return PS_OK;
+}
+
+void ps_machine_describe(const ps_machine *machine, uint32_t ranks,
+                         char text[PS_MACHINE_TEXT_BYTES])
+{
+    int length = snprintf(text, PS_MACHINE_TEXT_BYTES,
+                          "%s, %u thread%s, %s: read %.1f GB/s, L2 %.0f GB/s, int8 %.0f Gmac/s, "
+                          "f32 %.0f Gmac/s, barrier %.0f ns",
+                          machine->name, machine->threads, machine->threads == 1 ? "" : "s",
+                          machine->source, machine->read_gbs, machine->cache_read_gbs,
+                          machine->int8_gops, machine->f32_gops, machine->barrier_ns);
+    if (ranks > 1 && length >= 0 && (size_t)length < PS_MACHINE_TEXT_BYTES) {
+        (void)snprintf(text + length, PS_MACHINE_TEXT_BYTES - (size_t)length,
+                       ", fill %.1f GB/s, a collective %.1f us + bytes at %.2f GB/s",
+                       machine->fill_gbs, machine->comm_ns / 1e3, machine->comm_gbs);
+    }
 }

@@ -20,11 +20,20 @@ typedef struct ps_machine {
     double comm_ns;  // a collective of few bytes takes so long,
     double comm_gbs; //   and a larger one so many bytes a nanosecond more
     bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
-    bool is_measured;         // false: stated defaults
+    char source[40]; // of the rates: one of those below, "tuned 2026-11-29", or what a file says
 } ps_machine;
 
-// Sizes from hwloc, names from the CPU, rates as conservative defaults (is_measured false).
+#define PS_RATES_DEFAULT "defaults"
+#define PS_RATES_QUICK "measured quickly now"
+
+// Sizes from hwloc, names from the CPU, rates as conservative defaults.
 PS_MUST_USE ps_status ps_machine_discover(uint32_t threads, ps_machine *out);
+
+// "AMD EPYC, 2 threads, tuned 2026-11-29: read 60.1 GB/s, ...", the rates that a planner for so
+// many ranks uses. Cut where it does not fit.
+#define PS_MACHINE_TEXT_BYTES 400u
+void ps_machine_describe(const ps_machine *machine, uint32_t ranks,
+                         char text[PS_MACHINE_TEXT_BYTES]);
 
 // CPUs this process may use, when it is one of `ranks` on this host: its affinity mask, cut by its
 // part of the cgroup's CPU quota (v1 and v2, rounded up), at least 1; 1 with fewer CPUs than ranks.

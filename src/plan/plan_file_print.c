@@ -13,13 +13,16 @@ static ps_status print_key(const ps_plan_key *key, ps_buffer *out)
     PS_TRY(ps_buffer_printf(out, "machine name="));
     PS_TRY(ps_buffer_string(out, ps_str_of(key->machine)));
     PS_TRY(ps_buffer_printf(out, " threads=%u\n", key->threads));
-    return ps_buffer_printf(out, "ranks count=%u rank=%u\npolicy name=%s\n", key->ranks, key->rank,
-                            key->policy);
+    return ps_buffer_printf(out, "ranks count=%u\npolicy name=%s schedule=%s\n", key->ranks,
+                            key->policy, key->schedule);
 }
 
 ps_status ps_plan_set_print(const ps_plan_set *set, ps_buffer *out)
 {
-    PS_TRY(print_key(&set->key, out));
+    if (set->rank == 0) {
+        PS_TRY(print_key(&set->key, out));
+    }
+    PS_TRY(ps_buffer_printf(out, "\nrank number=%u\n", set->rank));
     for (uint32_t i = 0; i < set->plan_count; i++) {
         PS_TRY(ps_buffer_append(out, "\n", 1));
         PS_TRY(ps_plan_print(set->plans[i], out));
@@ -64,6 +67,6 @@ ps_status ps_plan_key_check(const ps_plan_key *file, const ps_plan_key *here)
     PS_TRY(check_text("machine", file->machine, here->machine));
     PS_TRY(check_number("number of threads", file->threads, here->threads));
     PS_TRY(check_number("number of ranks", file->ranks, here->ranks));
-    PS_TRY(check_number("rank", file->rank, here->rank));
-    return check_text("policy", file->policy, here->policy);
+    PS_TRY(check_text("policy", file->policy, here->policy));
+    return check_text("schedule", file->schedule, here->schedule);
 }

@@ -169,7 +169,8 @@ def test_bench_without_a_ceiling():
 
 def test_bench_tables():
     flags = ("bench", MODEL, "-p", "4", "-n", "3", "-d", "2", "-r", "1", "--no-ceiling", "-o")
-    lines = output(*flags, "md").decode().splitlines()
+    rates, *lines = output(*flags, "md").decode().splitlines()
+    assert rates.startswith("# ") and "defaults: read " in rates, rates
     assert len(lines) == 4 and len({line.count("|") for line in lines}) == 1, lines
     assert "pp4 @ d2" in lines[2] and "tg3 @ d2" in lines[3], lines
     rows = list(csv.DictReader(io.StringIO(output(*flags, "csv").decode())))
@@ -234,7 +235,7 @@ def test_bench_ops_json():
 
 def test_bench_ops_tables():
     flags = ("bench", MODEL, "-p", "4", "-n", "3", "-r", "1", "-t", "1", "--ops")
-    text = output(*flags, "-o", "md").decode()
+    text = output(*flags, "-o", "md").decode().partition("\n")[2]  # behind the line of rates
     blocks = [block.splitlines() for block in text.strip().split("\n\n")]
     assert len(blocks) == 4 and all(len({line.count("|") for line in block}) == 1 for block in blocks), text
     assert "pp4" in blocks[0][2] and "tg3" in blocks[2][2], text

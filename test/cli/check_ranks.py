@@ -11,15 +11,12 @@ import sys
 import tempfile
 import time
 
-from program import PRESTAGE, Skip, document, golden, main, output, run
+from program import NO_LEAKS, PRESTAGE, WITH_MPI, Skip, document, golden, main, output, run
 
 MODEL = golden("smollm-q8_0")
 ANSWER = ("-p", "abc", "--raw", "--temp", "0", "-n", "40")
 # Long enough to be hit in the middle: five collectives of 2 ms a token.
 SLOW = ("run", MODEL, "-p", "abc", "--raw", "--temp", "0", "-n", "900", "--ignore-eos", "--comm-sim", "latency=2ms")
-# Open MPI lets root run when it is told so, and keeps some of its memory, which a sanitizer would report.
-NO_LEAKS = {"ASAN_OPTIONS": ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "detect_leaks=0")))}
-WITH_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **NO_LEAKS}
 
 
 def tokens(path, *flags):
@@ -199,7 +196,7 @@ def test_what_fails_on_all_ranks_or_on_one_is_said_once():
         assert line.count(none) == 1, line
         refused("run", MODEL, "-p", "x " * 2000, "--raw", "--tp", "2", says=["1024"])
         refused("run", MODEL, "-p", "x", "-c", "1025", "--tp", "2", says=["1025"])
-        refused("run", MODEL, "-p", "x", "--tp", "2", "--plan", none, says=["plan files"])
+        refused("run", MODEL, "-p", "x", "--tp", "2", "--plan", none + ".plans", says=[none + ".plans", "No such file"])
         # Rank 1's part starts in the middle of a group of rows, which only it finds out.
         compiled = os.path.join(folder, "a.pst")
         output("compile", golden("llama-f16"), "-o", compiled)

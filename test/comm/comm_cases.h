@@ -444,11 +444,18 @@ static inline void case_limits(const job *j)
 // Whatever is found to be fast, results stay.
 static inline void case_tuned(const job *j)
 {
-    double ns = 0;
-    double gbs = 0;
-    CHECK_OK(ps_comm_tune(j->comm, &ns, &gbs));
-    CHECK(ns > 0 && gbs > 0);
+    ps_comm_tuning tuning = {0};
+    CHECK_OK(ps_comm_tune(j->comm, &tuning));
+    CHECK(tuning.ns > 0 && tuning.gbs > 0);
+    CHECK(tuning.gather_bytes_max == ps_comm_gather_bytes_max(j->comm));
+    static const uint64_t BYTES[] = {4, 1024, PS_COMM_MEASURED_BYTES_MAX};
+    double ns[3] = {0};
+    CHECK_OK(ps_comm_measure(j->comm, BYTES, 3, ns));
+    CHECK(ns[0] > 0 && ns[1] > 0 && ns[2] > 0);
+    CHECK_OK(ps_comm_use(j->comm, &tuning));
+    CHECK(ps_comm_use(j->comm, &(ps_comm_tuning){.way = 99}) == PS_INVALID);
     const uint64_t chosen = ps_comm_gather_bytes_max(j->comm);
+    CHECK(chosen == tuning.gather_bytes_max);
     uint64_t all[PS_COMM_RANKS_MAX];
     uint64_t sizes[PS_COMM_RANKS_MAX];
     for (uint32_t r = 0; r < j->size; r++) {

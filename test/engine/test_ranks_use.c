@@ -159,7 +159,12 @@ static void make_too_many(ps_model *model, void *context)
     }
     require(ps_session_create(model, NULL, &one_more) == PS_EXHAUSTED);
     ps_session_destroy(sessions[5]);
-    require(ps_session_create(model, &bad, &one_more) == PS_UNSUPPORTED);
+    require(ps_session_create(model, &bad, &one_more) == PS_NOT_FOUND); // on all ranks
+    char name[5000];
+    memset(name, 'x', sizeof name);
+    name[sizeof name - 1] = '\0';
+    bad.plan_file = name;
+    require(ps_session_create(model, &bad, &one_more) == PS_INVALID); // before others hear of it
     bad = (ps_session_options){.context_tokens = UINT32_MAX};
     require(ps_session_create(model, &bad, &one_more) == PS_INVALID);
     sessions[5] = session_of(model, 8);

@@ -2,8 +2,9 @@
 // Goal: plans that are read change no bit of the logits, and no text in a plan file makes a session
 // do harm: it is refused with a line, or runs.
 // Method: memcmp of logits between sessions that make their plans and sessions that read them, also
-// those made for other thread counts; then numbers of a good plan file changed from a printed seed.
-#include "engine/engine_test.h"
+// those made for other thread counts, and with other ranks; then numbers of a good plan file
+// changed from a printed seed.
+#include "engine/rank_jobs.h"
 #include "gen.h"
 
 #include <unistd.h>
@@ -18,17 +19,25 @@ static const char *const MODELS[] = {"smollm-q4_1", "kmix-k", "qwen3moe-wide-q4_
 static const ps_session_options OPTIONS = {.context_tokens = 96, .batch_rows = 70};
 
 // The plans of OPTIONS as text. Free with ps_free.
-static char *make_plans(const char *name, uint32_t threads)
+static char *make_plans_for(const char *name, uint32_t threads, uint32_t ranks)
 {
     char path[512];
     char *text = NULL;
     size_t length = 0;
     (void)snprintf(path, sizeof path, "%s/test/fixtures/golden/%s.gguf", PS_SOURCE_DIR, name);
-    const ps_plan_options options = {
-        .rows = OPTIONS.batch_rows, .context_tokens = OPTIONS.context_tokens, .threads = threads};
+    const ps_plan_options options = {.rows = OPTIONS.batch_rows,
+                                     .context_tokens = OPTIONS.context_tokens,
+                                     .threads = threads,
+                                     .ranks = ranks,
+                                     .link = ranks > 1 ? "latency=100us" : NULL};
     expect_ok(ps_plan_file(path, &options, PS_PLAN_SESSION, &text, &length));
     assert_int_equal(length, strlen(text));
     return text;
+}
+
+static char *make_plans(const char *name, uint32_t threads)
+{
+    return make_plans_for(name, threads, 1);
 }
 
 static void write_text(char path[64], const char *text)
@@ -72,6 +81,66 @@ static float *logits_of(ps_model *model, ps_session *session)
     }
     return logits;
 }
+
+// ---- with other ranks
+
+typedef struct ranks_work {
+    char *path;    // of a plan file; NULL: plans are made
+    float *logits; // [ANSWER][vocabulary], shared
+} ranks_work;
+
+static void answer_of_ranks(ps_model *model, void *context)
+{
+    const ranks_work *work = context;
+    ps_session_options options = OPTIONS;
+    ps_session *session = NULL;
+    options.plan_file = "/nowhere"; // no session, and the ranks go on
+    if (ps_session_create(model, &options, &session) != PS_NOT_FOUND) {
+        _exit(1);
+    }
+    options.plan_file = work->path;
+    must(ps_session_create(model, &options, &session));
+    int32_t tokens[PROMPT + ANSWER];
+    ps_sequence sequence;
+    make_prompt(tokens, PROMPT + ANSWER, 3);
+    must(ps_sequence_open(session, &sequence));
+    must(ps_session_prefill(session, sequence, tokens, PROMPT, NULL));
+    for (uint32_t i = 0; i < ANSWER; i++) {
+        const ps_row row = {sequence, tokens[PROMPT + i], true};
+        must(ps_session_step(session, &row, 1));
+        memcpy(work->logits + (size_t)i * vocabulary_of(model), ps_session_logits(session, 0),
+               vocabulary_of(model) * sizeof(float));
+    }
+    ps_session_destroy(session);
+}
+
+static void test_same_bits_with_ranks(void **state)
+{
+    (void)state;
+    char path[512];
+    char plans[64];
+    golden_path("smollm-q8_0", path);
+    ps_model *model = open_golden("smollm-q8_0", 1);
+    const size_t count = (size_t)ANSWER * vocabulary_of(model);
+    ps_model_close(model);
+    for (uint32_t ranks = 2; ranks <= 3; ranks++) { // three have uneven parts
+        const rank_job job = {.path = path, .ranks = ranks, .threads = 1};
+        ranks_work made = {.logits = shared_floats(count)};
+        ranks_work read = {.path = plans, .logits = shared_floats(count)};
+        char *text = make_plans_for("smollm-q8_0", 1, ranks);
+        assert_non_null(strstr(text, "\nprefetch "));
+        write_text(plans, text);
+        rank_job_run(&job, answer_of_ranks, &made);
+        rank_job_run(&job, answer_of_ranks, &read);
+        assert_memory_equal(made.logits, read.logits, count * sizeof(float));
+        assert_int_equal(0, unlink(plans));
+        free_shared(made.logits, count);
+        free_shared(read.logits, count);
+        ps_free(text);
+    }
+}
+
+// ---- of one rank
 
 // The plans of the file say that they are for `from` threads; now they say `to`.
 static void rewrite_threads(char *text, uint32_t from, uint32_t to)
@@ -159,12 +228,13 @@ static void test_changed_plans_do_no_harm(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[MODEL_COUNT + 1];
+    struct CMUnitTest tests[MODEL_COUNT + 2];
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         tests[i] = (struct CMUnitTest){.name = MODELS[i],
                                        .test_func = test_same_bits_from_read_plans,
                                        .initial_state = (void *)(uintptr_t)MODELS[i]};
     }
     tests[MODEL_COUNT] = (struct CMUnitTest)cmocka_unit_test(test_changed_plans_do_no_harm);
+    tests[MODEL_COUNT + 1] = (struct CMUnitTest)cmocka_unit_test(test_same_bits_with_ranks);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

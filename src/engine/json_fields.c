@@ -1,0 +1,177 @@
+// engine/json_fields.c - strict reading, and the other way.
+#include "engine/json_fields.h"
+
+#include "base/scan.h"
+#include "format/file_map.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FILE_BYTES_MAX ((uint64_t)1 << 20)
+
+// ---- reading
+
+static bool is_printable(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static ps_status read_text(const ps_json_field *field, const json_t *value, char *out)
+{
+    const char *text = json_string_value(value);
+    const size_t bytes = (size_t)field->highest;
+    if (text == NULL || strlen(text) >= bytes || !is_printable(text)) {
+        return ps_fail(PS_INVALID,
+                       "%s: a text of at most %zu bytes, without control characters, would be "
+                       "right",
+                       field->key, bytes - 1);
+    }
+    (void)snprintf(out, bytes, "%s", text);
+    return PS_OK;
+}
+
+static ps_status read_value(const ps_json_field *field, const json_t *value, void *at)
+{
+    if (field->kind == PS_JSON_TEXT) {
+        return read_text(field, value, at);
+    }
+    if (field->kind == PS_JSON_BOOL) {
+        *(bool *)at = json_is_true(value);
+        return json_is_boolean(value)
+                   ? PS_OK
+                   : ps_fail(PS_INVALID, "%s: true or false would be right", field->key);
+    }
+    const double number = json_number_value(value);
+    const bool is_whole = field->kind == PS_JSON_F64 || json_is_integer(value);
+    if (!json_is_number(value) || !is_whole ||
+        !(number >= field->lowest && number <= field->highest)) {
+        return ps_fail(PS_INVALID, "%s: a %snumber from %g to %g would be right", field->key,
+                       field->kind == PS_JSON_F64 ? "" : "whole ", field->lowest, field->highest);
+    }
+    if (field->kind == PS_JSON_U32) {
+        *(uint32_t *)at = (uint32_t)number;
+    } else if (field->kind == PS_JSON_U64) {
+        *(uint64_t *)at = (uint64_t)json_integer_value(value);
+    } else {
+        *(double *)at = number;
+    }
+    return PS_OK;
+}
+
+static ps_status read_key(const char *key, const json_t *value, const ps_json_field *fields,
+                          size_t count, void *out)
+{
+    const char *keys[PS_JSON_FIELDS_MAX];
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = fields[i].key;
+        if (strcmp(key, fields[i].key) == 0) {
+            return read_value(&fields[i], value, (char *)out + fields[i].offset);
+        }
+    }
+    return ps_fail(PS_INVALID, "unknown key '%s'; the nearest is '%s'", key,
+                   ps_nearest(ps_str_of(key), keys, count));
+}
+
+ps_status ps_json_fields_read(const json_t *object, const ps_json_field *fields, size_t count,
+                              bool all, void *out)
+{
+    ps_assert(count <= PS_JSON_FIELDS_MAX);
+    if (!json_is_object(object)) {
+        return ps_fail(PS_INVALID, "a JSON object would be right");
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        PS_TRY(read_key(key, value, fields, count, out));
+    }
+    for (size_t i = 0; i < count && all; i++) {
+        if (json_object_get(object, fields[i].key) == NULL) {
+            return ps_fail(PS_INVALID, "'%s' is missing", fields[i].key);
+        }
+    }
+    return PS_OK;
+}
+
+ps_status ps_json_file_read(const char *path, const char *wanted, json_t **out)
+{
+    const void *bytes = NULL;
+    uint64_t size_bytes = 0;
+    json_error_t error;
+    PS_TRY(ps_file_map(path, wanted, &bytes, &size_bytes));
+    ps_status status = PS_OK;
+    if (size_bytes > FILE_BYTES_MAX) {
+        status = ps_fail(PS_INVALID, "%llu bytes; %s has at most %llu",
+                         (unsigned long long)size_bytes, wanted,
+                         (unsigned long long)FILE_BYTES_MAX);
+    } else {
+        *out = json_loadb(bytes == NULL ? "" : bytes, size_bytes, JSON_REJECT_DUPLICATES, &error);
+        status = *out == NULL ? ps_fail(PS_INVALID, "line %d: %s", error.line, error.text) : PS_OK;
+    }
+    ps_file_unmap(bytes, size_bytes);
+    return status;
+}
+
+// ---- writing
+
+static json_t *write_value(const ps_json_field *field, const void *at)
+{
+    switch (field->kind) {
+    case PS_JSON_TEXT:
+        return json_string(at);
+    case PS_JSON_U32:
+        return json_integer(*(const uint32_t *)at);
+    case PS_JSON_U64:
+        return json_integer((json_int_t) * (const uint64_t *)at);
+    case PS_JSON_F64:
+        return json_real(*(const double *)at);
+    default:
+        return json_boolean(*(const bool *)at);
+    }
+}
+
+json_t *ps_json_fields_write(const ps_json_field *fields, size_t count, const void *from)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < count && object != NULL; i++) {
+        const void *at = (const char *)from + fields[i].offset;
+        if (json_object_set_new(object, fields[i].key, write_value(&fields[i], at)) != 0) {
+            json_decref(object);
+            object = NULL;
+        }
+    }
+    return object;
+}
+
+// ---- comparing
+
+static void print_value(const ps_json_field *field, const void *from, char text[80])
+{
+    json_t *value = write_value(field, (const char *)from + field->offset);
+    char *dumped = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    (void)snprintf(text, 80, "%s", dumped == NULL ? "?" : dumped);
+    free(dumped);
+    json_decref(value);
+}
+
+ps_status ps_json_fields_compare(const ps_json_field *fields, size_t count, const void *its,
+                                 const void *here)
+{
+    for (size_t i = 0; i < count; i++) {
+        char left[80];
+        char right[80];
+        print_value(&fields[i], its, left);
+        print_value(&fields[i], here, right);
+        if (strcmp(left, right) != 0) {
+            return ps_fail(PS_INVALID, "its %s is %s, here it is %s", fields[i].key, left, right);
+        }
+    }
+    return PS_OK;
+}

@@ -1,0 +1,46 @@
+// engine/json_fields.h - a struct as a JSON object, by a table of its fields.
+#ifndef PS_ENGINE_JSON_FIELDS_H
+#define PS_ENGINE_JSON_FIELDS_H
+
+#include "base/status.h"
+#include "engine/json_values.h"
+
+typedef enum ps_json_kind {
+    PS_JSON_TEXT, // char [highest], no control characters
+    PS_JSON_U32,
+    PS_JSON_U64,
+    PS_JSON_F64,
+    PS_JSON_BOOL,
+} ps_json_kind;
+
+typedef struct ps_json_field {
+    const char *key;
+    ps_json_kind kind;
+    size_t offset; // in the struct
+    double lowest, highest;
+} ps_json_field;
+
+#define PS_JSON_FIELDS_MAX 32u
+
+// Reads an object of these keys and no others. With `all` every one has to be there; otherwise what
+// is left out stays as it is. On failure *out may hold a part.
+//
+// PS_INVALID  no such object; the message names the key and what would be right
+PS_MUST_USE ps_status ps_json_fields_read(const json_t *object, const ps_json_field *fields,
+                                          size_t count, bool all, void *out);
+
+// A new reference; NULL without memory.
+json_t *ps_json_fields_write(const ps_json_field *fields, size_t count, const void *from);
+
+// PS_INVALID: two structs differ; the message names the first field, and both sides of it: X
+// threads is 2, here it is 1".
+PS_MUST_USE ps_status ps_json_fields_compare(const ps_json_field *fields, size_t count,
+                                             const void *its, const void *here);
+
+// A whole file, at most 1 MiB of it, as one JSON value: a reference for json_decref. Messages do
+// not name the path.
+//
+// PS_NOT_FOUND, PS_IO, PS_INVALID
+PS_MUST_USE ps_status ps_json_file_read(const char *path, const char *wanted, json_t **out);
+
+#endif
