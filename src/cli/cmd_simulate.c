@@ -51,32 +51,36 @@ static void add_json(ps_json_writer *json, const char *policy, const ps_machine 
     ps_json_end(json, '}');
 }
 
+static ps_status print_json(const ps_machine *machine, const ps_cli_side *sides,
+                            const ps_play *plays, uint32_t count)
+{
+    ps_json_writer json = {0};
+    ps_json_begin(&json, NULL, '[');
+    for (uint32_t i = 0; i < count; i++) {
+        add_json(&json, sides[i].name, machine, &plays[i], &plays[0]);
+    }
+    ps_json_end(&json, ']');
+    return ps_json_print(&json);
+}
+
 ps_status ps_cli_simulate(const ps_cli_options *options)
 {
     ps_cli_side sides[SIDES_MAX];
+    ps_play plays[SIDES_MAX] = {0};
     uint32_t count = 0;
     ps_machine machine = {.threads = 0};
-    ps_play first;
-    ps_json_writer json = {0};
     PS_TRY(ps_cli_model_check(options));
     PS_TRY(ps_cli_sides_parse(options->compare == NULL ? "off,preserve,auto" : options->compare,
                               sides, SIDES_MAX, &count));
-    ps_json_begin(&json, NULL, '[');
     for (uint32_t i = 0; i < count; i++) {
-        ps_play play;
-        PS_TRY(simulate(options, &sides[i], &machine, &play));
-        if (i == 0) {
-            first = play;
-        }
-        if (options->json) {
-            add_json(&json, sides[i].name, &machine, &play, &first);
-            continue;
-        }
-        if (i == 0) {
-            print_header(&machine, options->ranks);
-        }
-        print_row(sides[i].name, &play, &first);
+        PS_TRY(simulate(options, &sides[i], &machine, &plays[i]));
     }
-    ps_json_end(&json, ']');
-    return options->json ? ps_json_print(&json) : PS_OK;
+    if (options->json) {
+        return print_json(&machine, sides, plays, count);
+    }
+    print_header(&machine, options->ranks);
+    for (uint32_t i = 0; i < count; i++) {
+        print_row(sides[i].name, &plays[i], &plays[0]);
+    }
+    return PS_OK;
 }
