@@ -163,6 +163,7 @@ static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
     }
     first.source[sizeof first.source - 1] = '\0';
     first.threads = machine->threads;
+    first.has_prefetch_stream = machine->has_prefetch_stream;
     first.l2_bytes = machine->l2_bytes;
     first.llc_bytes = machine->llc_bytes;
     memcpy(first.name, machine->name, sizeof first.name);
@@ -228,7 +229,9 @@ static ps_status measure_waits(ps_model *model)
         return PS_OK;
     }
     const uint64_t start = ps_clock_ns();
-    PS_TRY(ps_ranks_share(model->ranks, &model->is_tuned, sizeof model->is_tuned));
+    uint32_t is_tuned = model->is_tuned; // no bool from elsewhere is trusted
+    PS_TRY(ps_ranks_share(model->ranks, &is_tuned, sizeof is_tuned));
+    model->is_tuned = is_tuned != 0;
     PS_TRY(ps_ranks_share(model->ranks, &model->tuned.comm, sizeof model->tuned.comm));
     measure_memory(model);
     if (!model->is_tuned) {

@@ -96,7 +96,7 @@ def test_plans_bring_their_prefetches():
         plans = made(folder, *sizes, "--prefetch", "auto")
         with open(plans, encoding="utf-8") as file:
             text = file.read()
-        assert "\npolicy name=auto\n" in text and " window=barrier}" in text, text[:300]
+        assert "\npolicy name=auto schedule=serial\n" in text and " window=barrier}" in text, text[:300]
         assert answer(MODEL, "--plan", plans, sizes=sizes) == answer(MODEL, sizes=sizes)
         for more, fires in ((("--plan", plans), True), (("--prefetch", "auto"), True), ((), False), (("--prefetch", "off"), False)):
             row = document("bench", MODEL, "-p", "0", "-n", "512", "-r", "1", "-t", "2", "-b", "32", "--no-ceiling", *more)[0]

@@ -184,7 +184,7 @@ def test_options():
     for link in ("latency=2", "latency=", "latncy=2us", "bandwidth=2", "latency=2us,latency=3us", "", "latency=-1us",
                  "latency=11s", "latency=1us;bandwidth=1Gbps", "bandwidth=0Gbps", "latency=nanus"):
         refused("run", MODEL, "-p", "x", "--tp", "2", "--comm-sim", link, says=["latency" if "lat" in link else "band"])
-    refused("run", MODEL, "-p", "x", "--tp", "2", "--prefetch", "of", says=["--prefetch", "off, preserve or auto"])
+    refused("run", MODEL, "-p", "x", "--tp", "2", "--prefetch", "of", says=["--prefetch", "off, preserve, auto or ratio"])
     refused("run", MODEL, "-p", "x", "--tp", "2", "--comm-schedule", "x", says=["--comm-schedule", "serial, fused or auto"])
     refused("tokenize", MODEL, "-p", "x", "--tp", "2", says=["--tp"])
 
@@ -320,7 +320,7 @@ def test_too_few_cpus_are_named_with_the_flag_that_helps():
         forked = run("run", MODEL, "-p", "abc", "-n", "1", "--tp", "2", "-t", "1").stderr.decode()
     finally:
         os.sched_setaffinity(0, cpus)
-    assert "2 ranks with -t 1 share 1 CPUs" in forked and "ranks up to 1 would fit" in forked, forked
+    assert "2 ranks with -t 1 share 1 CPU" in forked and "ranks up to 1 would fit" in forked, forked
     if len(cpus) > 1:
         bound = launched("run", MODEL, "-p", "abc", "-n", "1", "-t", str(len(cpus))).stderr.decode()
         assert "would fit" in bound or "--bind-to none or --map-by slot:PE=" in bound, bound

@@ -11,6 +11,7 @@
 
 #include "comm/comm_internal.h"
 #include "engine/ranks.h"
+#include "hw/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,8 +72,17 @@ static inline ps_status scripted_broadcast(ps_comm *comm)
     }
     PS_TRY(ps_comm_arrived(comm, 0, &header));
     memset(receive->data, 0, receive->bytes);
-    if (header.tag == PS_TAG_SHARE && receive->bytes == sizeof scripted.rates) {
-        memcpy(receive->data, scripted.rates, sizeof scripted.rates);
+    if (header.tag == PS_TAG_SHARE && receive->bytes == sizeof(ps_machine)) {
+        const double *r = scripted.rates;
+        const ps_machine machine = {.read_gbs = r[0],
+                                    .cache_read_gbs = r[1],
+                                    .int8_gops = r[2],
+                                    .f32_gops = r[3],
+                                    .barrier_ns = r[4],
+                                    .fill_gbs = r[5],
+                                    .comm_ns = r[6],
+                                    .comm_gbs = r[7]};
+        memcpy(receive->data, &machine, sizeof machine);
     }
     return PS_OK;
 }

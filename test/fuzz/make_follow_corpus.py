@@ -26,9 +26,12 @@ def opened(threads=1):
     return command(OPEN, struct.pack("<I", threads))
 
 
-def session(number=0, context=CONTEXT, sequences=2, rows=16, kv_tokens=0, plan_file=0, k=0, v=0, prefetch=0, schedule=0, cut=None,
-            **more):
-    options = struct.pack("<3I4xQQ4I", context, sequences, rows, kv_tokens, plan_file, k, v, prefetch, schedule)
+def session(number=0, context=CONTEXT, sequences=2, rows=16, kv_tokens=0, k=0, v=0, prefetch=0, ratio=0.0, schedule=0,
+            by_rows=0, path=b"", cut=None, **more):
+    """As ps_session_options lies in memory, and the name of a plan file behind it."""
+    options = struct.pack("<3I4xQQ3I4x5dQ6II", context, sequences, rows, kv_tokens, 0, k, v, prefetch, *[ratio] * 5, 0, *[0] * 6,
+                          schedule)
+    options += struct.pack("<B3xI4x", by_rows, 0) + path
     return command(SESSION, options[:cut], session=number, **more)
 
 
@@ -72,7 +75,9 @@ def cases():
     yield "bad_session_number", opened() + session(64)
     yield "bad_session_twice", READY + session()
     yield "bad_session_bytes", opened() + session(cut=47)
-    yield "bad_plan_file", opened() + session(plan_file=4096)
+    yield "bad_plan_path", opened() + session(path=b"a")
+    yield "bad_ratio", opened() + session(ratio=float("nan"))
+    yield "bad_flag", opened() + session(by_rows=2)
     yield "bad_context", opened() + session(context=1025)
     yield "bad_sequences", opened() + session(sequences=65537)
     yield "bad_batch_rows", opened() + session(rows=4097)
