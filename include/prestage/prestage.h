@@ -227,6 +227,10 @@ typedef struct ps_session_options {
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
+    // Threads beside the model's that fill the cache that cores share while those compute, under the
+    // policy auto, in place of what auto does at barriers; up to one for each of the model's. 0:
+    // none, and the policy's default stays what it is.
+    uint32_t prefetch_threads;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -341,8 +345,9 @@ PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 // the session was made; of this rank.
 typedef struct ps_prefetch_site {
     const char *site; // "attn.qkv", "kv", ...; "all": together; static
-    const char
-        *window;      // "comm": while ranks wait for each other, "barrier": workers; "all"; static
+    // While ranks wait for each other ("comm"), or workers ("barrier"), by dedicated threads
+    // ("side"); "all"; static.
+    const char *window;
     uint64_t planned; // prefetches in the plans
     uint64_t fired;   // how often they were made
     uint64_t asked_bytes;
@@ -421,6 +426,7 @@ typedef struct ps_plan_options {
     const char *machine_file;  // JSON with the numbers of a machine; NULL: this one
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
+    uint32_t prefetch_threads; // as of a session
 } ps_plan_options;
 
 // Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of

@@ -48,7 +48,8 @@ static const char *const GATINGS[] = {
 static const char *const WINDOWS[] = {[PS_WINDOW_NONE] = "none",
                                       [PS_WINDOW_VECTOR] = "vector",
                                       [PS_WINDOW_COMM] = "comm",
-                                      [PS_WINDOW_BARRIER] = "barrier"};
+                                      [PS_WINDOW_BARRIER] = "barrier",
+                                      [PS_WINDOW_SIDE] = "side"};
 
 #define COUNT_OF(array) ((uint32_t)(sizeof(array) / sizeof *(array)))
 

@@ -45,6 +45,7 @@ const char *ps_reason_name(ps_reason reason)
         [PS_REASON_NO_CAPACITY] = "no_capacity",
         [PS_REASON_AFTER_MISFIT] = "after_misfit",
         [PS_REASON_COMPUTE_BOUND] = "compute_bound",
+        [PS_REASON_IN_CACHE] = "in_cache",
     };
     ps_assert((unsigned)reason < PS_REASON_COUNT);
     return REASONS[reason];

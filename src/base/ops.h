@@ -70,6 +70,7 @@ typedef enum ps_window {
     PS_WINDOW_VECTOR,
     PS_WINDOW_COMM,
     PS_WINDOW_BARRIER, // of a prefetch: workers that come early to the barrier behind it make it
+    PS_WINDOW_SIDE,    // of a prefetch: dedicated threads make it, until its reader begins
 } ps_window;
 
 // Why a prefetch moves what it moves. Those from PS_REASON_DECLINED on are not made: they stand in
@@ -82,6 +83,7 @@ typedef enum ps_reason {
     PS_REASON_NO_CAPACITY,   // with it, the sum would reach the capacity
     PS_REASON_AFTER_MISFIT,  // stands behind one that did not fit
     PS_REASON_COMPUTE_BOUND, // its reader waits for arithmetic, not for memory
+    PS_REASON_IN_CACHE,      // all weights stay in L2
     PS_REASON_COUNT,
 } ps_reason;
 #define PS_REASON_DECLINED PS_REASON_NO_TIME

@@ -55,8 +55,9 @@ typedef struct ps_cli_options {
     const char *trace;                    // file
     const char *machine;                  // file
     uint32_t ranks_sim;
-    uint32_t comm_schedule;     // ps_comm_schedule
-    uint32_t prefetch;          // ps_prefetch_policy
+    uint32_t comm_schedule; // ps_comm_schedule
+    uint32_t prefetch;      // ps_prefetch_policy
+    uint32_t prefetch_threads;
     ps_ranks *started;          // by ps_cli_ranks_start; not of the command line
     ps_sampler_options sampler; // its biases are `biases`
     ps_logit_bias *biases;      // [sampler.bias_count], owned

@@ -261,6 +261,15 @@ const ps_option_line ps_option_lines[] = {
      "off|preserve|auto",
      "what is moved into caches while ranks wait for each other, and by auto while workers wait at "
      "barriers (default: auto with several ranks, off with one)"},
+    {{"prefetch-threads"},
+     0,
+     PS_OPTION_U32,
+     PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH | PS_CLI_PLAN,
+     AT(prefetch_threads),
+     0,
+     256,
+     "N",
+     "threads that only fill the cache that cores share, beside those of -t (default 0)"},
     // sampling
     {{"seed"},
      's',

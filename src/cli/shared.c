@@ -159,6 +159,7 @@ ps_session_options ps_cli_session_options(const ps_cli_options *options)
                                 .batch_rows = options->batch,
                                 .plan_file = options->plan_file,
                                 .prefetch = (ps_prefetch_policy)options->prefetch,
+                                .prefetch_threads = options->prefetch_threads,
                                 .comm_schedule = (ps_comm_schedule)options->comm_schedule,
                                 .k_type = (ps_kv_type)options->k_type,
                                 .v_type = (ps_kv_type)options->v_type};
@@ -174,6 +175,7 @@ ps_plan_options ps_cli_plan_options(const ps_cli_options *options)
                              .link = options->comm_link,
                              .machine_file = options->machine,
                              .prefetch = (ps_prefetch_policy)options->prefetch,
+                             .prefetch_threads = options->prefetch_threads,
                              .comm_schedule = (ps_comm_schedule)options->comm_schedule,
                              .k_type = (ps_kv_type)options->k_type,
                              .v_type = (ps_kv_type)options->v_type};

@@ -27,7 +27,10 @@ static ps_status begin_session(ps_model *model, follower *f, const ps_command *c
         return bad_command(command);
     }
     memcpy(&options, behind, sizeof options);
-    const ps_status status = ps_session_prepare(model, &options, &f->config, f->programs);
+    ps_status status = options.prefetch_threads == 0 ? PS_OK : ps_model_trace_side(model);
+    if (status == PS_OK) {
+        status = ps_session_prepare(model, &options, &f->config, f->programs);
+    }
     f->config.exec = status == PS_OK ? f->config.exec : NULL;
     return ps_ranks_agree(model->ranks, status);
 }

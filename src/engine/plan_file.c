@@ -74,9 +74,12 @@ static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name,
         "site", ps_site_name((ps_site)a->site), "layer", (int)a->layer, "window",
-        a->window == PS_WINDOW_BARRIER ? "barrier" : "comm", "reason",
-        ps_reason_name((ps_reason)a->reason), "taken", (int)(a->reason < PS_REASON_DECLINED),
-        "bytes", (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
+        a->window == PS_WINDOW_BARRIER ? "barrier"
+        : a->window == PS_WINDOW_SIDE  ? "side"
+                                       : "comm",
+        "reason", ps_reason_name((ps_reason)a->reason), "taken",
+        (int)(a->reason < PS_REASON_DECLINED), "bytes",
+        (json_int_t)(a->bytes == 0 ? whole : a->bytes), "whole_bytes", (json_int_t)whole);
 }
 
 typedef struct totals {
@@ -241,12 +244,14 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
                                   .batch_rows = options->rows,
                                   .k_type = options->k_type,
                                   .v_type = options->v_type,
-                                  .prefetch = options->prefetch};
+                                  .prefetch = options->prefetch,
+                                  .prefetch_threads = options->prefetch_threads};
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
     ps_machine machine;
     ps_plan_set set;
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
+    PS_TRY(ps_prefetch_threads_check(session.prefetch_threads, &machine, &session.prefetch));
     set.key = ps_session_plan_key(file, &machine, NULL, session.prefetch);
     set.plan_count = ps_session_buckets(&session, NULL, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
@@ -277,6 +282,8 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     if (machine->threads == 0) {
         PS_TRY(describe_machine(options, machine));
     }
+    ps_prefetch_policy policy = options->prefetch;
+    PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
     const ps_pass_options pass = {.rows_max = rows,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
@@ -284,7 +291,8 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
                                   .v_dtype = ps_kv_type_dtype(options->v_type),
                                   .machine = machine,
                                   .ranks = options->ranks,
-                                  .prefetch = options->prefetch,
+                                  .prefetch = policy,
+                                  .prefetch_threads = options->prefetch_threads,
                                   .comm_schedule = options->comm_schedule};
     return ps_engine_make_plan(config, file, &pass, arena, out);
 }

@@ -21,6 +21,30 @@ static ps_bucket bucket_of(uint32_t rows, uint32_t context)
     return (ps_bucket){.rows = rows, .logits = smaller(rows, PS_LOGITS_MAX), .context = context};
 }
 
+ps_status ps_prefetch_threads_check(uint32_t threads, const ps_machine *machine,
+                                    ps_prefetch_policy *policy)
+{
+    if (threads == 0) {
+        return PS_OK;
+    }
+    if (*policy != PS_PREFETCH_DEFAULT && *policy != PS_PREFETCH_AUTO) {
+        return ps_fail(PS_INVALID, "prefetch threads with the policy %s; auto would be right",
+                       ps_prefetch_policy_name(*policy));
+    }
+    if (threads > machine->threads) {
+        return ps_fail(PS_INVALID,
+                       "%u prefetch threads: 0 to %u, one for each thread, would be right", threads,
+                       machine->threads);
+    }
+    if (machine->llc_bytes <= machine->l2_bytes) {
+        return ps_fail(PS_UNSUPPORTED,
+                       "prefetch threads fill a cache that cores share beside their own, and this "
+                       "machine has none; 0 would be right");
+    }
+    *policy = PS_PREFETCH_AUTO;
+    return PS_OK;
+}
+
 // Rows of the plans for few rows. Ranks have more of them: one row waits for memory where several
 // compute, and so wants other prefetches.
 static uint32_t list_few(uint32_t few, uint32_t ranks, uint32_t out[4])
@@ -69,6 +93,7 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .v_dtype = ps_kv_type_dtype(options->v_type),
                              .machine = machine,
                              .prefetch = options->prefetch,
+                             .prefetch_threads = options->prefetch_threads,
                              .comm_schedule = options->comm_schedule,
                              .ranks = ps_ranks_size(ranks),
                              .rank = ps_ranks_rank(ranks)};
@@ -141,6 +166,29 @@ static ps_status check_fit(const ps_plan *plan, const ps_plan *here)
     }
 }
 
+static bool has_side(const ps_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].stream == PS_STREAM_SIDE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Dedicated threads and prefetches of theirs belong together. Some plans may have none.
+static ps_status check_side(const ps_plan *const *plans, uint32_t count, uint32_t threads)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < count; i++) {
+        found |= has_side(plans[i]);
+    }
+    return found == (threads > 0)
+               ? PS_OK
+               : ps_fail(PS_INVALID, "it was made %s prefetch threads, here there are %u",
+                         found ? "for" : "without", threads);
+}
+
 static ps_status choose_plans(const ps_plan_set *set, const ps_bucket *buckets, uint32_t count,
                               const ps_plan *here, const ps_plan **out)
 {
@@ -183,7 +231,8 @@ static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
     PS_TRY(ps_plan_key_check(&set->key, &key));
     *out_count = ps_session_buckets(options, model->ranks, buckets);
     PS_TRY(make_plan(model, options, &buckets[0], arena, &here));
-    return choose_plans(set, buckets, *out_count, here, out_plans);
+    PS_TRY(choose_plans(set, buckets, *out_count, here, out_plans));
+    return check_side(out_plans, *out_count, options->prefetch_threads);
 }
 
 ps_status ps_plan_set_read(const char *path, ps_arena *arena, ps_plan_set **out)
@@ -207,12 +256,13 @@ static ps_status get_from_file(const ps_model *model, const ps_session_options *
     if (status == PS_INVALID) {
         return ps_fail(PS_INVALID,
                        "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u -ctk %s -ctv %s "
-                       "--prefetch %s makes one that fits",
+                       "--prefetch %s --prefetch-threads %u makes one that fits",
                        options->plan_file, ps_error_message(), model->path, options->plan_file,
                        options->context_tokens, options->batch_rows, model->machine.threads,
                        ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type),
                        ps_prefetch_policy_name(
-                           ps_prefetch_policy_of(options->prefetch, ps_ranks_size(model->ranks))));
+                           ps_prefetch_policy_of(options->prefetch, ps_ranks_size(model->ranks))),
+                       options->prefetch_threads);
     }
     return status;
 }

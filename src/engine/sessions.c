@@ -114,6 +114,7 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
                                     .lanes = model->trace == NULL ? NULL : &model->lanes,
                                     .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO ||
                                                        options->prefetch == PS_PREFETCH_DEFAULT,
+                                    .prefetch_threads = options->prefetch_threads,
                                     .comm = ps_ranks_comm(model->ranks)};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
     PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
@@ -245,8 +246,12 @@ ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps
                        ps_ranks_rank(model->ranks));
     }
     PS_TRY(ps_session_options_complete(model->config, &options));
+    PS_TRY(ps_prefetch_threads_check(options.prefetch_threads, &model->machine, &options.prefetch));
     if (options.prefetch == PS_PREFETCH_AUTO) {
         PS_TRY(ps_model_measure_rates(model));
+    }
+    if (options.prefetch_threads > 0) {
+        PS_TRY(ps_model_trace_side(model));
     }
     ps_told_session *told = NULL;
     if (ps_ranks_are_several(model->ranks)) {

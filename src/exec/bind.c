@@ -198,7 +198,7 @@ static bool can_prefetch_for(ps_op op)
 }
 
 // From the last step to the first. next_reader [values]: the next step that reads it.
-static ps_status find_readers(ps_program *program, const ps_bound_step **next_reader)
+static ps_status find_readers(ps_program *program, bool has_side, const ps_bound_step **next_reader)
 {
     for (uint32_t i = program->plan->step_count; i-- > 0;) {
         ps_bound_step *step = &program->steps[i];
@@ -222,6 +222,13 @@ static ps_status find_readers(ps_program *program, const ps_bound_step **next_re
                            i, ps_op_get(step->reader->plan->op)->name,
                            (size_t)(step->reader - program->steps));
         }
+        if (ps_is_side(step) && !has_side) {
+            return ps_fail(PS_INVALID,
+                           "step %u is a prefetch of dedicated threads, of which there are none; "
+                           "--prefetch-threads 1 would be right",
+                           i);
+        }
+        program->side_count += ps_is_side(step);
         program->prefetch_count++;
     }
     return PS_OK;
@@ -235,7 +242,7 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
     if (next_reader == NULL) {
         return PS_NO_MEMORY;
     }
-    PS_TRY(find_readers(program, next_reader));
+    PS_TRY(find_readers(program, exec->side != NULL, next_reader));
     program->prefetch_steps = PS_ARENA_NEW(&exec->arena, const ps_bound_step *,
                                            program->prefetch_count);
     program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_count,

@@ -4,6 +4,7 @@
 
 #include "exec/exec.h"
 #include "exec/guard.h"
+#include "exec/side.h"
 
 // Rows that a linear handles per pass over its weights: their activations stay in L2.
 #define PS_PANEL_ROWS 64
@@ -45,6 +46,7 @@ struct ps_program {
     ps_bound_step *steps;
     const ps_plan_value *logits;
     ps_guard guard;
+    uint32_t side_count; // of prefetches of dedicated threads, among
     uint32_t prefetch_count;
     const ps_bound_step **prefetch_steps; // [prefetch_count] in the order of the plan
     ps_prefetch_count *prefetches;        // [workers][prefetch_count]
@@ -61,6 +63,7 @@ typedef struct ps_kv_layer {
 
 struct ps_exec {
     ps_team *team;
+    ps_side *side; // NULL: no dedicated threads
     ps_kernels kernels;
     ps_exec_options options;
     ps_arena arena;
@@ -120,6 +123,7 @@ typedef struct ps_touch {
     ps_kv_cursor cursor;       // of a kv: its reader's spans,
     ps_kv_span span;           //   and what is left of the one at hand
     uint64_t asked_bytes, moved_bytes, start_ns;
+    bool is_side; // of a dedicated thread, which makes those of its stream alone, and nobody else
 } ps_touch;
 
 // What one worker knows while it walks a step.
@@ -155,6 +159,11 @@ uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan
 // Bytes of comm_scratch that a collective takes in a step of the plan.
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,
                                     const ps_bound_step *step);
+
+static inline bool ps_is_side(const ps_bound_step *prefetch)
+{
+    return prefetch->plan->stream == PS_STREAM_SIDE;
+}
 
 static inline uint32_t ps_prefetch_slot(const ps_bound_step *prefetch)
 {

@@ -6,12 +6,14 @@
 
 #define PS_GUARD_GAINS 64u
 
-// What is judged by itself: a site in one kind of window, collectives or barriers.
-#define PS_GUARD_SLOTS (2u * PS_SITE_COUNT)
+// What is judged by itself: a site in one kind of window: collectives, barriers, dedicated threads.
+#define PS_GUARD_SLOTS (3u * PS_SITE_COUNT)
 #define PS_GUARD_ALL PS_GUARD_SLOTS // all of them together
 static inline uint32_t ps_guard_slot(ps_site site, ps_window window)
 {
-    return (uint32_t)site + (window == PS_WINDOW_BARRIER ? PS_SITE_COUNT : 0u);
+    return (uint32_t)site + PS_SITE_COUNT * (window == PS_WINDOW_BARRIER ? 1u
+                                             : window == PS_WINDOW_SIDE  ? 2u
+                                                                         : 0u);
 }
 
 // Of one slot, or of all.

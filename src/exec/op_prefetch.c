@@ -109,13 +109,17 @@ void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
 
 static ps_trace_lane *lane_of(const ps_walk *walk)
 {
-    return walk->exec->options.lanes == NULL ? NULL
-                                             : walk->exec->options.lanes->prefetch[walk->worker];
+    const ps_exec_lanes *lanes = walk->exec->options.lanes;
+    return lanes == NULL          ? NULL
+           : walk->touch->is_side ? lanes->side[walk->worker]
+                                  : lanes->prefetch[walk->worker];
 }
 
-static bool is_masked(const ps_walk *walk, const ps_bound_step *step)
+// Whether the prefetch is not made in this run, or not by this thread.
+static bool is_left_out(const ps_walk *walk, const ps_bound_step *step)
 {
-    return (walk->prefetch_mask >> ps_prefetch_slot(step) & 1) != 0;
+    return (walk->prefetch_mask >> ps_prefetch_slot(step) & 1) != 0 ||
+           ps_is_side(step) != walk->touch->is_side;
 }
 
 // Bytes that the worker reads of what the prefetch is of.
@@ -153,7 +157,7 @@ static bool begin_next(const ps_walk *walk, ps_touch *touch)
             return false;
         }
         touch->step = walk->program->prefetch_steps[touch->next++];
-    } while (is_masked(walk, touch->step));
+    } while (is_left_out(walk, touch->step));
     const ps_op_attributes *attributes = &touch->step->plan->attributes;
     const uint64_t whole = whole_bytes(walk, touch);
     const uint64_t skip = smaller(whole, attributes->skip / walk->workers / PS_CACHE_LINE_BYTES *

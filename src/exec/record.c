@@ -13,6 +13,7 @@ static const ps_trace_kind COMM = {"collective", "comm", {"layer"}};
 static const ps_trace_kind PREFETCH = {"prefetch", "prefetch", {"layer", "bytes", "asked"}};
 static const ps_trace_kind AT_BARRIER = {
     "barrier_prefetch", "prefetch", {"layer", "bytes", "asked"}};
+static const ps_trace_kind BESIDE = {"side_prefetch", "prefetch", {"layer", "bytes", "asked"}};
 
 static const char *site_of(const ps_bound_step *step)
 {
@@ -55,7 +56,9 @@ void ps_record_prefetch(ps_trace_lane *lane, const ps_bound_step *step, uint64_t
 {
     const int64_t arguments[] = {step->plan->attributes.layer, (int64_t)moved_bytes,
                                  (int64_t)asked_bytes};
-    const bool is_at_barrier = step->plan->attributes.window == PS_WINDOW_BARRIER;
-    ps_trace_span(lane, is_at_barrier ? &AT_BARRIER : &PREFETCH, site_of(step), start_ns, end_ns,
-                  arguments);
+    const uint32_t window = step->plan->attributes.window;
+    const ps_trace_kind *kind = window == PS_WINDOW_BARRIER ? &AT_BARRIER
+                                : window == PS_WINDOW_SIDE  ? &BESIDE
+                                                            : &PREFETCH;
+    ps_trace_span(lane, kind, site_of(step), start_ns, end_ns, arguments);
 }

@@ -33,6 +33,14 @@ ps_status ps_exec_create(ps_team *team, const ps_kernels *kernels, const ps_exec
     exec->options = *options;
     exec->table_blocks = (uint32_t)ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
     ps_arena_init(&exec->arena, ARENA_BYTES);
+    const ps_status status = options->prefetch_threads == 0
+                                 ? PS_OK
+                                 : ps_side_create(options->prefetch_threads, ps_team_workers(team),
+                                                  &exec->side);
+    if (status != PS_OK) {
+        ps_exec_destroy(exec);
+        return status;
+    }
     *out = exec;
     return PS_OK;
 }
@@ -53,6 +61,7 @@ void ps_exec_destroy(ps_exec *exec)
     ps_pages_unmap(exec->shared, exec->shared_bytes);
     ps_pages_unmap(exec->comm_scratch, exec->comm_scratch_bytes);
     ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
+    ps_side_destroy(exec->side);
     ps_arena_deinit(&exec->arena);
     free(exec);
 }
@@ -223,6 +232,7 @@ typedef struct run {
     const ps_step *step;
     uint32_t logit_count;
     uint64_t prefetch_mask;
+    ps_side *side;   // NULL: the program has nothing for it
     uint64_t end_ns; // of worker 0's last step, where times are taken
     ps_comm_run comm;
 } run;
@@ -264,7 +274,11 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_bound_step *step = &job->program->steps[i];
         if (step->plan->op == PS_OP_PREFETCH) {
-            ps_exec_op_PREFETCH(&walk, step);
+            if (!ps_is_side(step)) {
+                ps_exec_op_PREFETCH(&walk, step);
+            } else if (worker == 0) {
+                ps_side_reach(job->side, i, step->reader != NULL);
+            }
             continue;
         }
         const bool waits = step->plan->barrier || step->plan->join > 0;
@@ -284,6 +298,9 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         const uint64_t start_ns = ps_record_now(walk.lane);
         if (waits) {
             ps_record_wait(walk.lane, step, wait_ns, start_ns);
+        }
+        if (worker == 0) {
+            ps_side_reach(job->side, i, false);
         }
         FUNCTIONS[step->plan->op](&walk, step);
         ps_record_step(walk.lane, step, start_ns, ps_record_now(walk.lane));
@@ -334,7 +351,18 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_trace_lane *lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[0];
     const uint64_t run_ns = ps_record_now(lane);
+    const ps_walk beside = {.exec = exec,
+                            .kernels = &exec->kernels,
+                            .program = program,
+                            .rows = ps_step_rows(step),
+                            .row_count = step->row_count,
+                            .logit_count = logits,
+                            .workers = ps_team_workers(exec->team),
+                            .prefetch_mask = job.prefetch_mask};
+    job.side = program->side_count > 0 ? exec->side : NULL;
+    ps_side_begin(job.side, &beside);
     ps_team_run(exec->team, walk_plan, &job);
+    ps_side_end(job.side);
     ps_record_run(lane, step, job.prefetch_mask, run_ns, ps_record_now(lane));
     if (guard->slot_count > 0) {
         ps_guard_end(guard, (double)(ps_clock_ns() - start));

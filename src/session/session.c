@@ -198,6 +198,7 @@ static ps_prefetch_site site_report(const ps_session *session, ps_site site, ps_
     ps_prefetch_site sum = {.site = is_all ? "all" : ps_site_name(site),
                             .window = is_all                        ? "all"
                                       : window == PS_WINDOW_BARRIER ? "barrier"
+                                      : window == PS_WINDOW_SIDE    ? "side"
                                                                     : "comm",
                             .is_prompt = is_prompt};
     for (uint32_t i = 0; i < session->config.program_count; i++) {
@@ -228,10 +229,9 @@ uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *ou
     for (uint32_t prompt = 0; prompt < 2; prompt++) {
         // All together stand last.
         for (uint32_t site = PS_SITE_NONE + 1; site <= PS_SITE_COUNT; site++) {
-            out[count] = site_report(session, (ps_site)site, PS_WINDOW_COMM, prompt == 1);
-            count += out[count].planned > 0;
-            if (site < PS_SITE_COUNT) {
-                out[count] = site_report(session, (ps_site)site, PS_WINDOW_BARRIER, prompt == 1);
+            const uint32_t last = site == PS_SITE_COUNT ? PS_WINDOW_COMM : PS_WINDOW_SIDE;
+            for (uint32_t window = PS_WINDOW_COMM; window <= last; window++) {
+                out[count] = site_report(session, (ps_site)site, (ps_window)window, prompt == 1);
                 count += out[count].planned > 0;
             }
         }

@@ -235,7 +235,8 @@ static void test_every_rank_gets_its_part(void **state)
             .machine = &machine,
             .ranks = (uint32_t)ps_gen_range(&gen, 2, 9),
             .comm_schedule = (ps_comm_schedule)ps_gen_range(&gen, 0, PS_COMM_SCHEDULE_COUNT - 1),
-            .prefetch = (ps_prefetch_policy)ps_gen_range(&gen, 0, PS_PREFETCH_POLICY_COUNT - 1)};
+            .prefetch = (ps_prefetch_policy)ps_gen_range(&gen, 0, PS_PREFETCH_POLICY_COUNT - 1),
+            .prefetch_threads = (uint32_t)ps_gen_range(&gen, 0, 2)};
         rank_parts parts = {.sums = calloc(graph.value_count, sizeof(uint64_t))};
         assert_non_null(parts.sums);
         ps_status status = PS_OK;
