@@ -117,8 +117,8 @@ static const char *text(const json_t *object, const char *key)
     return value == NULL ? "" : value;
 }
 
-// Lanes are named "worker 3", "prefetch 3" and "side 3"; the number of a worker is that of its rank and its
-// own.
+// Lanes are named "worker 3", "prefetch 3" and "side 3"; the number of a worker is that of its rank
+// and its own.
 typedef struct lane {
     int64_t process, thread;
     bool is_prefetch;
