@@ -1,4 +1,4 @@
-// passes/side_stream.c - what dedicated threads move into the shared cache while the workers compute.
+// passes/side_stream.c - what dedicated threads fill the shared cache with while workers compute.
 //
 // From one operator that reads weights or KV to the next, the dedicated threads read what the next
 // one will read: each of its operands has a prefetch in front of the operator before, where it
