@@ -227,9 +227,9 @@ typedef struct ps_session_options {
     ps_kv_type k_type, v_type; // of keys and of values; 0: PS_KV_F16
     ps_prefetch_policy prefetch;
     ps_comm_schedule comm_schedule;
-    // Threads beside the model's that fill the cache that cores share while those compute, under the
-    // policy auto, in place of what auto does at barriers; up to one for each of the model's. 0:
-    // none, and the policy's default stays what it is.
+    // Threads beside the model's that fill the cache which cores share while those compute, under
+    // the policy auto, in place of what auto does at barriers; up to one for each of the model's.
+    // 0: none.
     uint32_t prefetch_threads;
 } ps_session_options;
 
@@ -239,11 +239,13 @@ typedef struct ps_session_options {
 
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
-//               though the model's heads are no multiple of 32 values. Or plan_file is none, or is
-//               one for another model, machine, number of threads, bucket or KV types: the message
-//               says what differs
+//               though the model's heads are no multiple of 32 values. Or prefetch_threads are more
+//               than the model's, or go with another policy than auto. Or plan_file is none, or is
+//               one for another model, machine, number of threads, bucket, policy or KV types: the
+//               message says what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had
-// PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version
+// PS_NOT_FOUND, PS_IO, PS_UNSUPPORTED  plan_file cannot be read, or is of another version;
+//               prefetch_threads where cores share no cache
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
                                                ps_session **out);
 PS_API void ps_session_destroy(ps_session *session); // NULL is allowed

@@ -222,6 +222,7 @@ static ps_status pick_from(const ps_plan_set *set, const ps_model *model,
                            const ps_plan **out_plans, uint32_t *out_count)
 {
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
+    ps_assert(set != NULL);
     // Who made plans with prefetches has shown that they pay.
     const bool is_auto = options->prefetch == PS_PREFETCH_DEFAULT &&
                          strcmp(set->key.policy, ps_prefetch_policy_name(PS_PREFETCH_AUTO)) == 0;

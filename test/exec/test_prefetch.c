@@ -10,7 +10,7 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "exec/plan_weights.h"
+#include "exec/plan_machine.h"
 
 #define ROWS_MAX 64u
 #define CHANGES 8u
@@ -21,64 +21,23 @@ typedef struct input {
     ps_step_row rows[ROWS_MAX + CHANGES]; // the changes lie behind the rows that there are
 } input;
 
-typedef struct machine {
-    ps_arena arena;
-    ps_plan *plan;
-    ps_team *team;
-    ps_comm *comm;
-    ps_exec *exec;
-    ps_program *program;
-    weights all;
-} machine;
-
-static void expect_ok(ps_status status)
-{
-    if (status != PS_OK) {
-        fail_msg("%s", ps_error_message());
-    }
-}
-
 // The plan of a file with `lines` in front of `place`, which stands there once.
 static ps_status try_start(machine *m, const char *name, const char *place, const char *lines,
                            uint32_t workers, uint32_t prefetch_threads)
 {
     static char text[TEXT_BYTES_MAX];
     static char changed[2 * TEXT_BYTES_MAX];
-    *m = (machine){0};
     read_text(name, text);
     const char *at = strstr(text, place);
     assert_non_null(at);
     (void)snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, lines, at);
-    ps_arena_init(&m->arena, (size_t)1 << 24);
-    expect_ok(ps_plan_parse(ps_str_of(changed), &m->arena, &m->plan));
-    assert_true(make_weights(m->plan, &m->all));
-    ps_kernels kernels;
-    expect_ok(ps_kernels_select(&kernels));
-    expect_ok(ps_team_create(workers, &m->team));
-    m->comm = open_ranks(m->plan);
-    const ps_exec_options options = {.sequences = 2,
-                                     .context_tokens = m->plan->context_max,
-                                     .group_blocks = {CHANGES, CHANGES, CHANGES, CHANGES},
-                                     .prefetch_threads = prefetch_threads,
-                                     .comm = m->comm};
-    PS_TRY(ps_exec_create(m->team, &kernels, &options, &m->exec));
-    PS_TRY(ps_exec_bind(m->exec, m->plan, find, &m->all, &m->program));
-    return ps_exec_prepare(m->exec);
+    return start_machine(m, changed, workers, prefetch_threads, CHANGES);
 }
 
 static void start(machine *m, const char *name, const char *place, const char *lines,
                   uint32_t workers)
 {
     expect_ok(try_start(m, name, place, lines, workers, 0));
-}
-
-static void stop(machine *m)
-{
-    ps_exec_destroy(m->exec);
-    expect_ok(ps_comm_close(m->comm));
-    ps_team_destroy(m->team);
-    free_weights(&m->all);
-    ps_arena_deinit(&m->arena);
 }
 
 static void add_rows(input *in, uint32_t sequence, uint32_t position, uint32_t count)
@@ -146,7 +105,7 @@ static void test_a_wait_holds_any_number(void **state)
     input in = {.step = {.row_count = 0}};
     add_rows(&in, 0, 0, 1);
     assert_int_equal(COUNT * 64, run(&m, &in, PS_SITE_MLP_DOWN));
-    stop(&m);
+    stop_machine(&m);
 }
 
 // Rows of one sequence read the same blocks, but for those that they write.
@@ -168,7 +127,7 @@ static void test_kv_of_few_rows(void **state)
         add_rows(&in, 0, 34, 5);
         add_rows(&in, 1, 0, 2);
         assert_int_equal(2 * workers * head_bytes_of(&m, "kv.1"), run(&m, &in, PS_SITE_KV));
-        stop(&m);
+        stop_machine(&m);
     }
 }
 
@@ -194,7 +153,7 @@ static void test_kv_of_prompts(void **state)
         add_rows(&in, 1, 0, 9);
         add_rows(&in, 0, 57, 1);
         assert_int_equal(2 * head_bytes, run(&m, &in, PS_SITE_KV));
-        stop(&m);
+        stop_machine(&m);
     }
 }
 
@@ -213,7 +172,7 @@ static void test_parts_of_kv(void **state)
     in = (input){.step = {.row_count = 0}};
     add_rows(&in, 0, 33, 24);
     assert_int_equal(2 * head_bytes_of(&m, "kv.1"), run(&m, &in, PS_SITE_KV));
-    stop(&m);
+    stop_machine(&m);
 }
 
 #define SIDE_KV "prefetch %kv.1 {layer=1 site=kv window=side} split=units stream=3\n"
@@ -241,7 +200,7 @@ static void test_dedicated_threads(void **state)
                 in.step.row_count = 0;
                 assert_int_equal(PS_EXHAUSTED, ps_exec_run(m.exec, m.program, &in.step));
             }
-            stop(&m);
+            stop_machine(&m);
         }
     }
 }
@@ -253,11 +212,11 @@ static void test_dedicated_threads_are_refused(void **state)
     assert_int_equal(PS_INVALID,
                      try_start(&m, "plan/prefill.plan", "kv_write %kr, %v, %kv.1", SIDE_KV, 2, 0));
     assert_non_null(strstr(ps_error_message(), "--prefetch-threads 1"));
-    stop(&m);
+    stop_machine(&m);
     assert_int_equal(PS_INVALID,
                      try_start(&m, "plan/prefill.plan", "kv_write %kr, %v, %kv.1", SIDE_KV, 2, 3));
     assert_non_null(strstr(ps_error_message(), "1 to 2"));
-    stop(&m);
+    stop_machine(&m);
 }
 
 int main(void)

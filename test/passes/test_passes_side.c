@@ -4,8 +4,8 @@
 // reason, and nothing that a collective's wait has moved. Method: one graph (prefetch.graph, which
 // states the bytes of everything); for each prefetch the operator in front of which it starts.
 //
-// In a line "gate@attn.o" is all of gate, from where the linear of that site begins; "gate:100" so
-// many bytes of it; a word in parentheses is the reason.
+// In a line "gate@attn.o" starts where the linear of that site begins; for the rest see
+// ps_test_print_prefetch.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
@@ -19,19 +19,12 @@ typedef struct found {
 static ps_status describe(const ps_plan *plan, uint32_t index, ps_buffer *line)
 {
     const ps_plan_step *step = &plan->steps[index];
-    const ps_op_attributes *a = &step->attributes;
-    PS_TRY(ps_buffer_printf(line, " %s", plan->values[step->inputs[0]].is.name));
-    if (a->bytes > 0 && a->reason < PS_REASON_DECLINED) {
-        PS_TRY(ps_buffer_printf(line, ":%u", a->bytes));
-    }
+    PS_TRY(ps_buffer_printf(line, " "));
+    PS_TRY(ps_test_print_prefetch(plan->values[step->inputs[0]].is.name, &step->attributes, line));
     while (plan->steps[index].op == PS_OP_PREFETCH) {
         index++;
     }
-    PS_TRY(
-        ps_buffer_printf(line, "@%s", ps_site_name((ps_site)plan->steps[index].attributes.site)));
-    return a->reason == PS_REASON_WHOLE
-               ? PS_OK
-               : ps_buffer_printf(line, "(%s)", ps_reason_name((ps_reason)a->reason));
+    return ps_buffer_printf(line, "@%s", ps_site_name((ps_site)plan->steps[index].attributes.site));
 }
 
 static ps_status fill(ps_graph *graph, void *context)
@@ -85,15 +78,15 @@ static void test_time_of_the_reader_before(void **state)
     (void)state;
     ps_machine machine;
     ps_pass_options options = options_of(&machine);
-    expect(&options, " kv1:34850@attn.qkv(part_time) o1@kv gate:27870@attn.o(part_time) "
-                     "up@attn.o(no_time) down:69630@mlp.gate_up(part_time) "
-                     "q2:50280@mlp.down(part_time) k2@mlp.down(no_time) v2@mlp.down(no_time) "
-                     "kv2:34850@attn.qkv(part_time) o2@kv out:28070@attn.o(part_time)");
+    expect(&options, " kv1:34850(part_time)@attn.qkv o1@kv gate:27870(part_time)@attn.o "
+                     "up(no_time)@attn.o down:69630(part_time)@mlp.gate_up "
+                     "q2:50280(part_time)@mlp.down k2(no_time)@mlp.down v2(no_time)@mlp.down "
+                     "kv2:34850(part_time)@attn.qkv o2@kv out:28070(part_time)@attn.o");
     options.prefetch_threads = 1;
-    expect(&options, " kv1:17425@attn.qkv(part_time) o1:69330@kv(part_time) "
-                     "gate@attn.o(no_time) up@attn.o(no_time) down:34815@mlp.gate_up(part_time) "
-                     "q2:25140@mlp.down(part_time) k2@mlp.down(no_time) v2@mlp.down(no_time) "
-                     "kv2:17425@attn.qkv(part_time) o2:69330@kv(part_time) out@attn.o(no_time)");
+    expect(&options, " kv1:17425(part_time)@attn.qkv o1:69330(part_time)@kv "
+                     "gate(no_time)@attn.o up(no_time)@attn.o down:34815(part_time)@mlp.gate_up "
+                     "q2:25140(part_time)@mlp.down k2(no_time)@mlp.down v2(no_time)@mlp.down "
+                     "kv2:17425(part_time)@attn.qkv o2:69330(part_time)@kv out(no_time)@attn.o");
 }
 
 // Half of it, for each reader.
@@ -104,12 +97,12 @@ static void test_room_in_the_shared_cache(void **state)
     ps_pass_options options = options_of(&machine);
     machine.fill_gbs = 1000;
     machine.llc_bytes = 40000;
-    expect(&options, " kv1:20000@attn.qkv(part_capacity) o1:20000@kv(part_capacity) "
-                     "gate:20000@attn.o(part_capacity) up@attn.o(no_time) "
-                     "down:20000@mlp.gate_up(part_capacity) q2:20000@mlp.down(part_capacity) "
-                     "k2@mlp.down(no_time) v2@mlp.down(no_time) "
-                     "kv2:20000@attn.qkv(part_capacity) o2:20000@kv(part_capacity) "
-                     "out:20000@attn.o(part_capacity)");
+    expect(&options, " kv1:20000(part_capacity)@attn.qkv o1:20000(part_capacity)@kv "
+                     "gate:20000(part_capacity)@attn.o up(no_time)@attn.o "
+                     "down:20000(part_capacity)@mlp.gate_up q2:20000(part_capacity)@mlp.down "
+                     "k2(no_time)@mlp.down v2(no_time)@mlp.down "
+                     "kv2:20000(part_capacity)@attn.qkv o2:20000(part_capacity)@kv "
+                     "out:20000(part_capacity)@attn.o");
 }
 
 static void test_what_collectives_move_is_theirs(void **state)
@@ -119,7 +112,7 @@ static void test_what_collectives_move_is_theirs(void **state)
     ps_pass_options options = options_of(&machine);
     machine.l2_bytes = 3 << 16;
     machine.comm_ns = 100000;
-    expect(&options, " kv1:34850@attn.qkv(part_time) o1@kv");
+    expect(&options, " kv1:34850(part_time)@attn.qkv o1@kv");
 }
 
 static void test_who_asks_for_them(void **state)
@@ -140,17 +133,17 @@ static void test_what_does_not_need_them(void **state)
     ps_machine machine;
     ps_pass_options options = options_of(&machine);
     machine.l2_bytes = 1 << 20; // all weights are 905216 bytes, of four
-    expect(&options, " kv1@attn.qkv(in_cache) o1@kv(in_cache) gate@attn.o(in_cache) "
-                     "up@attn.o(in_cache) down@mlp.gate_up(in_cache) q2@mlp.down(in_cache) "
-                     "k2@mlp.down(in_cache) v2@mlp.down(in_cache) kv2@attn.qkv(in_cache) "
-                     "o2@kv(in_cache) out@attn.o(in_cache)");
+    expect(&options, " kv1(in_cache)@attn.qkv o1(in_cache)@kv gate(in_cache)@attn.o "
+                     "up(in_cache)@attn.o down(in_cache)@mlp.gate_up q2(in_cache)@mlp.down "
+                     "k2(in_cache)@mlp.down v2(in_cache)@mlp.down kv2(in_cache)@attn.qkv "
+                     "o2(in_cache)@kv out(in_cache)@attn.o");
     machine.l2_bytes = 1 << 16;
     options.rows_max = 64;
-    expect(&options, " kv1@attn.qkv(compute_bound) o1@kv(compute_bound) gate@attn.o(compute_bound) "
-                     "up@attn.o(compute_bound) down@mlp.gate_up(compute_bound) "
-                     "q2@mlp.down(compute_bound) k2@mlp.down(compute_bound) "
-                     "v2@mlp.down(compute_bound) kv2@attn.qkv(compute_bound) o2@kv(compute_bound) "
-                     "out@attn.o(compute_bound)");
+    expect(&options, " kv1(compute_bound)@attn.qkv o1(compute_bound)@kv gate(compute_bound)@attn.o "
+                     "up(compute_bound)@attn.o down(compute_bound)@mlp.gate_up "
+                     "q2(compute_bound)@mlp.down k2(compute_bound)@mlp.down "
+                     "v2(compute_bound)@mlp.down kv2(compute_bound)@attn.qkv o2(compute_bound)@kv "
+                     "out(compute_bound)@attn.o");
 }
 
 int main(void)
