@@ -10,7 +10,6 @@
 //    a prefetch, and at the end of the run.
 #include "exec/side.h"
 
-#include "base/log.h"
 #include "exec/exec_internal.h"
 #include "exec/pin.h"
 
@@ -105,13 +104,6 @@ static ps_status start_threads(ps_side *side, uint32_t workers)
     const ps_pins pins = ps_pins_get();
     const bool has_room = workers + side->threads <= pins.count;
     side->spins = has_room ? SPINS : 0;
-    if (!has_room) {
-        ps_log(PS_LOG_WARNING,
-               "%u prefetch thread%s beside %u other%s where this process may use %u CPU%s: they "
-               "will wait for each other; fewer of either would be right",
-               side->threads, side->threads == 1 ? "" : "s", workers, workers == 1 ? "" : "s",
-               pins.count, pins.count == 1 ? "" : "s");
-    }
     for (uint32_t i = 0; i < side->threads; i++) {
         side->list[i] = (side_thread){.side = side, .index = i};
         if (pthread_create(&side->list[i].thread, NULL, side_main, &side->list[i]) != 0) {

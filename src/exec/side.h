@@ -14,7 +14,7 @@ struct ps_walk;
 
 // Starts the threads: each serves the prefetches of its share of `workers`, so more threads than
 // workers have nothing to do. With enough CPUs in the affinity mask each is pinned to one behind
-// those of the workers; with too few, a warning says so.
+// those of the workers.
 //
 // PS_INVALID  threads is 0, or more than workers
 // PS_IO       the system refuses a thread
