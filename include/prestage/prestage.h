@@ -287,6 +287,10 @@ typedef struct ps_session_options {
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
+    // Threads beside the model's that fill the cache which cores share while those compute, under
+    // the policy auto, in place of what auto does at barriers; up to one for each of the model's.
+    // 0: none.
+    uint32_t prefetch_threads;
     // Ranks share norms and the residual stream by rows: reduce_scatter and all_gather in place of
     // all_reduce. The same bits; no effect with one rank. Not with PS_COMM_FUSED.
     bool sequence_parallel;
@@ -303,12 +307,14 @@ typedef struct ps_session_options {
 // PS_INVALID    context_tokens above the model's; batch_rows or sequences out of range, or
 //               sequences x context_tokens above 2^29. Or a KV type is unknown, or is PS_KV_Q8_0
 //               though the model's heads are no multiple of 32 values. Or sequence_parallel with
-//               PS_COMM_FUSED. Or plan_file is none, or is one for another model, machine, number
-//               of threads or ranks, policy, schedule, bucket or KV types: the message says what
-//               differs
+//               PS_COMM_FUSED. Or prefetch_threads are more than the model's, or go with another
+//               policy than auto. Or plan_file is none, or is one for another model, machine,
+//               number of threads or ranks, policy, schedule, bucket or KV types: the message says
+//               what differs
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
 // PS_NOT_FOUND, PS_IO  plan_file cannot be read
-// PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences
+// PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences, or has
+//               fewer logits than are wanted; prefetch_threads where cores share no cache
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
                                                ps_session **out);
 PS_API void ps_session_destroy(ps_session *session); // NULL is allowed
@@ -414,7 +420,8 @@ PS_API void ps_session_profile_get(const ps_session *session, ps_profile *out);
 typedef struct ps_prefetch_site {
     const char *site;   // "attn.qkv", "kv", ...; "all": together; static
     const char *window; // static: "comm", while ranks wait for each other; "barrier", while workers
-                        // do; "vector", while operators before its linear run; or "all"
+                        // do; "vector", while operators before its linear run; "side", by dedicated
+                        // threads; or "all"
     uint64_t planned;   // prefetches in the plans
     uint64_t fired;     // how often they were made
     uint64_t asked_bytes;
@@ -427,7 +434,7 @@ typedef struct ps_prefetch_site {
     bool is_prompt; // of steps of more than 8 rows
     bool is_off;    // the policy auto has switched it off, because it lost
 } ps_prefetch_site;
-#define PS_PREFETCH_SITES_MAX 64u
+#define PS_PREFETCH_SITES_MAX 96u
 
 // Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none where nothing is planned.
 PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
@@ -502,8 +509,9 @@ typedef struct ps_plan_options {
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
-    bool sequence_parallel; // as of a session
-    uint32_t best_logits;   // as of a session
+    uint32_t prefetch_threads; // as of a session
+    bool sequence_parallel;    // as of a session
+    uint32_t best_logits;      // as of a session
 } ps_plan_options;
 
 // Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of

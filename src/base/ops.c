@@ -47,7 +47,8 @@ const char *ps_window_name(ps_window window)
     static const char *const WINDOWS[] = {[PS_WINDOW_NONE] = "none",
                                           [PS_WINDOW_VECTOR] = "vector",
                                           [PS_WINDOW_COMM] = "comm",
-                                          [PS_WINDOW_BARRIER] = "barrier"};
+                                          [PS_WINDOW_BARRIER] = "barrier",
+                                          [PS_WINDOW_SIDE] = "side"};
     ps_assert((unsigned)window < PS_WINDOW_COUNT);
     return WINDOWS[window];
 }
@@ -67,6 +68,7 @@ const char *ps_reason_name(ps_reason reason)
         [PS_REASON_RATIO_ZERO] = "ratio_zero",
         [PS_REASON_TOKENS] = "tokens",
         [PS_REASON_NO_WINDOW] = "no_window",
+        [PS_REASON_IN_CACHE] = "in_cache",
     };
     ps_assert((unsigned)reason < PS_REASON_COUNT);
     return REASONS[reason];

@@ -74,9 +74,10 @@ typedef enum ps_window {
     PS_WINDOW_VECTOR,
     PS_WINDOW_COMM,
     PS_WINDOW_BARRIER, // of a prefetch: workers that come early to the barrier behind it make it
+    PS_WINDOW_SIDE,    // of a prefetch: dedicated threads make it, until its reader begins
     PS_WINDOW_COUNT,
 } ps_window;
-const char *ps_window_name(ps_window window); // "none", "vector", "comm", "barrier"
+const char *ps_window_name(ps_window window); // "vector", "side", ...
 
 // Why a prefetch moves what it moves. Those from PS_REASON_DECLINED on are not made: they stand in
 // graphs and plans for people to see.
@@ -93,6 +94,7 @@ typedef enum ps_reason {
     PS_REASON_RATIO_ZERO,    // the ratio is 0
     PS_REASON_TOKENS,        // not for so few, or so many, rows
     PS_REASON_NO_WINDOW,     // nobody waits before its reader
+    PS_REASON_IN_CACHE,      // all weights stay in L2
     PS_REASON_COUNT,
 } ps_reason;
 #define PS_REASON_DECLINED PS_REASON_NO_TIME

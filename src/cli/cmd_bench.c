@@ -348,7 +348,10 @@ static const char *policy_of(const bench *b)
     if (b->info.ranks > 1 && side->prefetch != PS_PREFETCH_DEFAULT) {
         return side->name;
     }
-    return b->info.ranks == 1 && b->info.threads == 1
+    if (side->prefetch == PS_PREFETCH_DEFAULT && b->options->prefetch_threads > 0) {
+        return ps_prefetch_policy_name(PS_PREFETCH_AUTO);
+    }
+    return b->info.ranks == 1 && b->info.threads == 1 && b->options->prefetch_threads == 0
                ? "off"
                : ps_prefetch_policy_name(ps_prefetch_policy_of(side->prefetch, b->info.ranks));
 }
@@ -672,6 +675,10 @@ static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t seq
         options.prefetch = b->sides[s].what.prefetch;
         options.comm_schedule = b->sides[s].what.comm_schedule;
         options.best_logits = 1; // policies are compared by the best token
+        // Of policies side by side it is auto's.
+        if (b->side_count > 1 && options.prefetch != PS_PREFETCH_AUTO) {
+            options.prefetch_threads = 0;
+        }
         PS_TRY(ps_session_create(b->model, &options, &b->sides[s].session));
     }
     return PS_OK;

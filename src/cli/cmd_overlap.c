@@ -8,7 +8,8 @@
 //            from the end of the prefetch to the start of its reader
 //   kept     the reader's time behind a prefetch against its time in control runs, which have none
 //   paid     the time of a run against that of a control run without any
-// All of it for prefetches at collectives, at barriers and under vector operators apart.
+// All of it for prefetches at collectives, at barriers, under vector operators and of dedicated
+// threads apart.
 #include "cli/commands.h"
 #include "cli/json_reader.h"
 #include "cli/json_writer.h"
@@ -21,7 +22,7 @@
 #define LAYERS_MAX 4096u
 #define WORKERS_MAX 256u
 
-typedef enum window { AT_COMM, AT_BARRIER, AT_VECTOR, WINDOWS } window;
+typedef enum window { AT_COMM, AT_BARRIER, AT_VECTOR, BESIDE, WINDOWS } window;
 
 typedef struct event {
     double start, end; // microseconds
@@ -117,8 +118,8 @@ static const char *text(const json_t *object, const char *key)
     return value == NULL ? "" : value;
 }
 
-// Lanes are named "worker 3" and "prefetch 3"; the number of a worker is that of its rank and its
-// own.
+// Lanes are named "worker 3", "prefetch 3" and "side 3"; the number of a worker is that of its rank
+// and its own.
 typedef struct lane {
     int64_t process, thread;
     bool is_prefetch;
@@ -126,7 +127,7 @@ typedef struct lane {
 } lane;
 
 typedef struct lanes {
-    lane list[2 * WORKERS_MAX];
+    lane list[3 * WORKERS_MAX];
     uint32_t count;
 } lanes;
 
@@ -134,10 +135,11 @@ static void note_lane(lanes *all, const json_t *entry)
 {
     const char *name = text(json_object_get(entry, "args"), "name");
     unsigned worker = 0;
-    const bool is_prefetch = sscanf(name, "prefetch %u", &worker) == 1;
+    const bool is_prefetch = sscanf(name, "prefetch %u", &worker) == 1 ||
+                             sscanf(name, "side %u", &worker) == 1;
     const int64_t process = json_integer_value(json_object_get(entry, "pid"));
     if ((is_prefetch || sscanf(name, "worker %u", &worker) == 1) && worker < WORKERS_MAX &&
-        process >= 0 && process < WORKERS_MAX && all->count < 2 * WORKERS_MAX) {
+        process >= 0 && process < WORKERS_MAX && all->count < 3 * WORKERS_MAX) {
         all->list[all->count++] = (lane){
             .process = process,
             .thread = json_integer_value(json_object_get(entry, "tid")),
@@ -175,6 +177,7 @@ static void read_event(overlap *o, const lanes *all, const json_t *entry)
                  .is_prefetch = where->is_prefetch,
                  .window = strncmp(name, "barrier", 7) == 0  ? AT_BARRIER
                            : strncmp(name, "vector", 6) == 0 ? AT_VECTOR
+                           : strncmp(name, "side", 4) == 0   ? BESIDE
                                                              : AT_COMM,
                  .site = site_name == NULL ? SITES_MAX : find_site(o, site_name + 1),
                  .layer = (uint32_t)number(arguments, "layer"),
@@ -328,7 +331,7 @@ typedef struct finding {
 
 static uint32_t find_all(overlap *o, finding out[SITES_MAX * WINDOWS])
 {
-    static const char *const NAMES[WINDOWS] = {"comm", "barrier", "vector"};
+    static const char *const NAMES[WINDOWS] = {"comm", "barrier", "vector", "side"};
     uint32_t count = 0;
     for (uint32_t i = 0; i < o->site_count * WINDOWS; i++) {
         site *s = &o->sites[i / WINDOWS];

@@ -130,6 +130,10 @@ ps_status ps_cli_plan(const ps_cli_options *options)
                        "a graph has prefetches put in and stays a text; %s would not be right",
                        options->json ? "--json" : "--dot");
     }
+    if (is_graph(options->model) && options->prefetch_threads > 0) {
+        return ps_fail(PS_INVALID,
+                       "a graph says nothing of threads; --prefetch-threads would not be right");
+    }
     const ps_plan_options plan_options = ps_cli_plan_options(options);
     char *text = NULL;
     size_t length = 0;

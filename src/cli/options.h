@@ -59,7 +59,8 @@ typedef struct ps_cli_options {
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;
-    uint32_t prefetch;             // ps_prefetch_policy
+    uint32_t prefetch; // ps_prefetch_policy
+    uint32_t prefetch_threads;
     const char *additional_config; // JSON, or @ and a file with it
     ps_prefetch_ratios ratios;     // by ps_cli_additional_config_apply
     ps_ranks *started;             // by ps_cli_ranks_start; not of the command line

@@ -284,6 +284,15 @@ const ps_option_line ps_option_lines[] = {
      "{\"enabled\": true, \"prefetch_ratio\": {\"attn\": {\"qkv\": 1.0, \"o\": 1.0}, \"mlp\": "
      "{\"gate_up\": 1.0, \"down\": 1.0}, \"moe\": {\"gate_up\": 0.8}}}} has the defaults; also "
      "max_prefetch_bytes, min_tokens and max_tokens"},
+    {{"prefetch-threads"},
+     0,
+     PS_OPTION_U32,
+     PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH | PS_CLI_PLAN,
+     AT(prefetch_threads),
+     0,
+     256,
+     "N",
+     "threads that only fill the cache that cores share, beside those of -t (default 0)"},
     // sampling
     {{"seed"},
      's',

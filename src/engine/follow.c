@@ -68,6 +68,9 @@ static ps_status begin_session(ps_model *model, follower *f, const ps_command *c
     if (status != PS_OK) {
         return ps_fail_prefix(status, "rank 0 asked for a session");
     }
+    if (options.prefetch_threads > 0) {
+        PS_TRY(ps_model_trace_side(model));
+    }
     status = ps_session_prepare(model, &options, &f->config, f->programs);
     f->config.exec = status == PS_OK ? f->config.exec : NULL;
     keep_failure(kept, status);

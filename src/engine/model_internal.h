@@ -58,6 +58,9 @@ void ps_model_end_trace(ps_model *model);
 // Measures what plans with prefetches are made with, unless that has been done.
 PS_MUST_USE ps_status ps_model_measure_rates(ps_model *model);
 
+// Lanes for what dedicated threads prefetch, unless they are there, or nothing is recorded.
+PS_MUST_USE ps_status ps_model_trace_side(ps_model *model);
+
 // Puts the plans of a session and the rates that they were made with into the trace, so that it can
 // be read without the model.
 PS_MUST_USE ps_status ps_model_trace_plans(const ps_model *model, const ps_session_config *config);

@@ -330,12 +330,13 @@ static ps_status print_session(const ps_gguf *file, const ps_model_config *confi
                                   .v_type = options->v_type,
                                   .prefetch = options->prefetch,
                                   .ratios = options->ratios,
+                                  .prefetch_threads = options->prefetch_threads,
                                   .comm_schedule = options->comm_schedule,
-                                  .sequence_parallel = options->sequence_parallel,
-                                  .best_logits = options->best_logits};
+                                  .sequence_parallel = options->sequence_parallel};
     ps_machine machine;
     PS_TRY(ps_session_options_complete(config, &session));
     PS_TRY(describe_machine(options, &machine));
+    PS_TRY(ps_prefetch_threads_check(session.prefetch_threads, &machine, &session.prefetch));
     for (uint32_t rank = 0; rank < ranks; rank++) {
         ps_arena arena;
         ps_arena_init(&arena, ARENA_BYTES);
@@ -367,6 +368,8 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     if (machine->threads == 0) {
         PS_TRY(describe_machine(options, machine));
     }
+    ps_prefetch_policy policy = options->prefetch;
+    PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
     const ps_pass_options pass = {.rows_max = rows,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
@@ -374,8 +377,9 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
                                   .v_dtype = ps_kv_type_dtype(options->v_type),
                                   .machine = machine,
                                   .ranks = options->ranks,
-                                  .prefetch = options->prefetch,
+                                  .prefetch = policy,
                                   .ratios = options->ratios,
+                                  .prefetch_threads = options->prefetch_threads,
                                   .comm_schedule = options->comm_schedule,
                                   .sequence_parallel = options->sequence_parallel,
                                   .best_logits = options->best_logits};

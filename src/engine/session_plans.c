@@ -22,6 +22,30 @@ static ps_bucket bucket_of(uint32_t rows, uint32_t logits_max, uint32_t context)
     return (ps_bucket){.rows = rows, .logits = smaller(rows, logits_max), .context = context};
 }
 
+ps_status ps_prefetch_threads_check(uint32_t threads, const ps_machine *machine,
+                                    ps_prefetch_policy *policy)
+{
+    if (threads == 0) {
+        return PS_OK;
+    }
+    if (*policy != PS_PREFETCH_DEFAULT && *policy != PS_PREFETCH_AUTO) {
+        return ps_fail(PS_INVALID, "prefetch threads with the policy %s; auto would be right",
+                       ps_prefetch_policy_name(*policy));
+    }
+    if (threads > machine->threads) {
+        return ps_fail(PS_INVALID,
+                       "%u prefetch threads: 0 to %u, one for each thread, would be right", threads,
+                       machine->threads);
+    }
+    if (machine->llc_bytes <= machine->l2_bytes) {
+        return ps_fail(PS_UNSUPPORTED,
+                       "prefetch threads fill a cache that cores share beside their own, and this "
+                       "machine has none; 0 would be right");
+    }
+    *policy = PS_PREFETCH_AUTO;
+    return PS_OK;
+}
+
 // Rows of the plans for few rows. Ranks have more of them: one row waits for memory where several
 // compute, and so wants other prefetches.
 static uint32_t list_few(uint32_t few, uint32_t ranks, uint32_t out[4])
@@ -73,6 +97,7 @@ ps_pass_options ps_session_pass_options(const ps_session_options *options, const
                              .machine = machine,
                              .prefetch = options->prefetch,
                              .ratios = options->ratios,
+                             .prefetch_threads = options->prefetch_threads,
                              .comm_schedule = options->comm_schedule,
                              .sequence_parallel = options->sequence_parallel,
                              .best_logits = options->best_logits,
@@ -148,6 +173,47 @@ static ps_status check_fit(const ps_plan *plan, const ps_plan *here)
     }
 }
 
+static bool has_side(const ps_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].stream == PS_STREAM_SIDE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Dedicated threads and prefetches of theirs belong together. Some plans may have none.
+static ps_status check_side(const ps_plan *const *plans, uint32_t count, uint32_t threads)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < count; i++) {
+        found |= has_side(plans[i]);
+    }
+    return found == (threads > 0)
+               ? PS_OK
+               : ps_fail(PS_INVALID, "it was made %s prefetch threads, here there are %u",
+                         found ? "for" : "without", threads);
+}
+
+// Logits that a plan leaves out cannot be asked for.
+static ps_status check_logits(const ps_plan *const *plans, uint32_t count, uint32_t wanted)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < plans[i]->step_count; j++) {
+            const ps_plan_step *step = &plans[i]->steps[j];
+            if (step->op == PS_OP_ALL_GATHER_BEST &&
+                (wanted == 0 || wanted > step->attributes.top_k)) {
+                return ps_fail(PS_INVALID,
+                               "it gives the %u best logits of each rank, %u are "
+                               "wanted (0: all)",
+                               step->attributes.top_k, wanted);
+            }
+        }
+    }
+    return PS_OK;
+}
+
 static ps_status choose_plans(const ps_plan_set *set, const ps_bucket *buckets, uint32_t count,
                               const ps_plan *here, const ps_plan **out)
 {
@@ -203,7 +269,9 @@ static ps_status pick_from(ps_str text, const ps_model *model, const ps_session_
     PS_TRY(ps_plan_key_check(&set->key, &key));
     *out_count = ps_session_buckets(options, ranks, buckets);
     PS_TRY(make_plan(model, options, &buckets[0], arena, &here));
-    return choose_plans(set, buckets, *out_count, here, out_plans);
+    PS_TRY(choose_plans(set, buckets, *out_count, here, out_plans));
+    PS_TRY(check_logits(out_plans, *out_count, options->best_logits));
+    return check_side(out_plans, *out_count, options->prefetch_threads);
 }
 
 // ---- with other ranks
@@ -225,6 +293,7 @@ static uint64_t hash_collectives(const ps_plan *const *plans, uint32_t count)
                                           (uint32_t)step->op,
                                           step->attributes.chunks,
                                           step->attributes.unit,
+                                          step->attributes.top_k,
                                           moved->columns,
                                           moved->row_multiplier,
                                           (uint32_t)moved->row_kind};
@@ -284,11 +353,12 @@ static ps_status advise(const ps_model *model, const ps_session_options *options
     }
     return ps_fail(PS_INVALID,
                    "%s: %s; prestage plan %s -o %s --force -c %u -b %u -t %u -ctk %s -ctv %s "
-                   "--prefetch %s%s makes one that fits",
+                   "--prefetch %s --prefetch-threads %u%s makes one that fits",
                    options->plan_file, ps_error_message(), model->path, options->plan_file,
                    options->context_tokens, options->batch_rows, model->machine.threads,
                    ps_kv_type_name(options->k_type), ps_kv_type_name(options->v_type),
-                   ps_prefetch_policy_name(ps_prefetch_policy_of(options->prefetch, size)), ranks);
+                   ps_prefetch_policy_name(ps_prefetch_policy_of(options->prefetch, size)),
+                   options->prefetch_threads, ranks);
 }
 
 static ps_status get_from_file(const ps_model *model, const ps_session_options *options,

@@ -32,6 +32,13 @@ ps_dtype ps_kv_type_dtype(ps_kv_type type);
 PS_MUST_USE ps_status ps_session_options_complete(const ps_model_config *config,
                                                   ps_session_options *options);
 
+// The policy that goes with so many dedicated threads on the machine; *policy is what is asked for.
+//
+// PS_INVALID      more threads than workers, or another policy than auto
+// PS_UNSUPPORTED  the cores of the machine share no cache
+PS_MUST_USE ps_status ps_prefetch_threads_check(uint32_t threads, const ps_machine *machine,
+                                                ps_prefetch_policy *policy);
+
 // The buckets of a session with complete options, small ones first: the first that holds a step
 // runs it.
 uint32_t ps_session_buckets(const ps_session_options *options, uint32_t ranks,

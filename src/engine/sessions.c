@@ -141,6 +141,7 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
                                     .lanes = model->trace == NULL ? NULL : &model->lanes,
                                     .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO ||
                                                        options->prefetch == PS_PREFETCH_DEFAULT,
+                                    .prefetch_threads = options->prefetch_threads,
                                     .comm = ps_ranks_comm(model->ranks)};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
     PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
@@ -289,6 +290,25 @@ static ps_status create_session(const ps_model *model, const ps_session_options 
     return ps_session_create_from(&config, out);
 }
 
+static ps_status prepare_prefetch(ps_model *model, ps_session_options *options)
+{
+    const uint32_t threads = options->prefetch_threads;
+    const uint32_t workers = model->machine.threads;
+    const uint32_t cpus = ps_machine_affinity_count();
+    PS_TRY(ps_prefetch_threads_check(threads, &model->machine, &options->prefetch));
+    if (options->prefetch == PS_PREFETCH_AUTO) {
+        PS_TRY(ps_model_measure_rates(model));
+    }
+    if (threads > 0 && threads + workers > cpus) {
+        ps_log(PS_LOG_WARNING,
+               "%u prefetch thread%s beside %u other%s where this process may use %u CPU%s: they "
+               "will wait for each other; fewer of either would be right",
+               threads, threads == 1 ? "" : "s", workers, workers == 1 ? "" : "s", cpus,
+               cpus == 1 ? "" : "s");
+    }
+    return threads > 0 ? ps_model_trace_side(model) : PS_OK;
+}
+
 ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps_session **out)
 {
     ps_session_options options = given == NULL ? (ps_session_options){0} : *given;
@@ -300,9 +320,7 @@ ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps
                        ps_ranks_rank(model->ranks));
     }
     PS_TRY(ps_session_options_complete(model->config, &options));
-    if (options.prefetch == PS_PREFETCH_AUTO) {
-        PS_TRY(ps_model_measure_rates(model));
-    }
+    PS_TRY(prepare_prefetch(model, &options));
     ps_told_session *told = NULL;
     if (ps_ranks_are_several(model->ranks)) {
         PS_TRY(tell_begin(model, &options, &told));

@@ -30,6 +30,17 @@ static ps_status add_lanes(ps_model *model)
                : ps_trace_lane_add(model->trace, "collectives", EVENTS_MAX, &model->lanes.comm);
 }
 
+ps_status ps_model_trace_side(ps_model *model)
+{
+    if (model->trace == NULL || model->lanes.side[0] != NULL) {
+        return PS_OK;
+    }
+    for (uint32_t w = 0; w < ps_team_workers(model->team); w++) {
+        PS_TRY(add_lane(model, "side", w, &model->lanes.side[w]));
+    }
+    return PS_OK;
+}
+
 ps_status ps_model_start_trace(ps_model *model, const char *path)
 {
     if (path == NULL) {

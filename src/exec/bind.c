@@ -198,7 +198,7 @@ static bool can_prefetch_for(ps_op op)
 }
 
 // From the last step to the first. next_reader [values]: the next step that reads it.
-static ps_status find_readers(ps_program *program, const ps_bound_step **next_reader)
+static ps_status find_readers(ps_program *program, bool has_side, const ps_bound_step **next_reader)
 {
     for (uint32_t i = program->plan->step_count; i-- > 0;) {
         ps_bound_step *step = &program->steps[i];
@@ -222,6 +222,12 @@ static ps_status find_readers(ps_program *program, const ps_bound_step **next_re
                            i, ps_op_get(step->reader->plan->op)->name,
                            (size_t)(step->reader - program->steps));
         }
+        if (step->plan->stream == PS_STREAM_SIDE && !has_side) {
+            return ps_fail(PS_INVALID,
+                           "step %u is a prefetch of dedicated threads, of which there are none; "
+                           "--prefetch-threads 1 would be right",
+                           i);
+        }
     }
     return PS_OK;
 }
@@ -239,6 +245,7 @@ static void link_steps(ps_program *program)
             end = &step->prefetch_end;
         }
         program->prefetch_count += step->reader != NULL;
+        program->side_count += step->reader != NULL && step->plan->stream == PS_STREAM_SIDE;
         *end = program->prefetch_count;
     }
     *next = program->plan->step_count;
@@ -252,7 +259,7 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
     if (next_reader == NULL) {
         return PS_NO_MEMORY;
     }
-    PS_TRY(find_readers(program, next_reader));
+    PS_TRY(find_readers(program, exec->side != NULL, next_reader));
     link_steps(program);
     const uint32_t workers = ps_team_workers(exec->team);
     program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_part,

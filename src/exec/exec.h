@@ -35,6 +35,7 @@ typedef const ps_weight *ps_weight_lookup(void *context, const char *name);
 typedef struct ps_exec_lanes {
     ps_trace_lane *worker[PS_TEAM_WORKERS_MAX];
     ps_trace_lane *prefetch[PS_TEAM_WORKERS_MAX];
+    ps_trace_lane *side[PS_TEAM_WORKERS_MAX]; // what dedicated threads prefetch for the worker
     ps_trace_lane *comm;
 } ps_exec_lanes;
 
@@ -45,7 +46,8 @@ typedef struct ps_exec_options {
     // What is recorded where: lanes of each worker for steps and waits, and for prefetches, and one
     // for collectives. Borrowed; NULL, or all NULL: nothing is recorded.
     const struct ps_exec_lanes *lanes;
-    bool guards_prefetch; // sites that do not pay in a kind of window are switched off there
+    uint32_t prefetch_threads; // that do nothing else; up to the workers of the team
+    bool guards_prefetch;      // sites that do not pay in a kind of window are switched off there
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
 } ps_exec_options;
 
@@ -60,7 +62,7 @@ void ps_exec_destroy(ps_exec *exec); // also its programs; NULL is allowed
 //
 // PS_NOT_FOUND  the plan names a weight that is not there
 // PS_INVALID    a weight's dtype or shape is not what the plan says; context_max above the
-//               executor's; KV differs
+//               executor's; KV differs; prefetches of dedicated threads, and there are none
 PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup,
                                    void *context, ps_program **out);
 
@@ -91,8 +93,8 @@ uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 // Bytes of KV that attention reads for a row at that position, all layers together.
 uint64_t ps_exec_kv_read_bytes(const ps_exec *exec, uint32_t position);
 
-// What became of the prefetches of a program for one site in one kind of window, barriers or (any
-// other) collectives, or of all (PS_SITE_COUNT); all workers and runs together.
+// What became of the prefetches of a program for one site in one kind of window (barrier, side,
+// any other: collectives), or of all (PS_SITE_COUNT); all workers and runs together.
 typedef struct ps_prefetch_report {
     uint64_t planned; // prefetches in the plan
     uint64_t fired;   // how often one of them was made

@@ -4,6 +4,7 @@
 
 #include "exec/exec.h"
 #include "exec/guard.h"
+#include "exec/side.h"
 
 #include <stdalign.h>
 
@@ -44,7 +45,8 @@ typedef struct ps_prefetch_part {
     const char *from;                // of a weight; of a KV cache the blocks are found in each run,
     uint64_t skip_bytes;             //   and so many of them are left out
     uint64_t bytes;                  // of a weight; of a KV cache: at most
-    uint32_t slot;                   // of the guard
+    uint16_t slot;                   // of the guard
+    bool is_side;                    // made by a dedicated thread
     uint32_t tokens_min, tokens_max; // rows of a run in which it is made
     uint32_t fired;
     uint64_t asked_bytes, moved_bytes;
@@ -58,6 +60,7 @@ struct ps_program {
     ps_guard guard;
     uint32_t first, first_prefetch_end; // as next and prefetch_end, before all steps
     uint32_t prefetch_count;
+    uint32_t side_count;          // of prefetches of dedicated threads, among
     ps_prefetch_part *prefetches; // [workers][prefetch_count] in the order of the plan
 };
 
@@ -72,6 +75,7 @@ typedef struct ps_kv_layer {
 
 struct ps_exec {
     ps_team *team;
+    ps_side *side; // NULL: no dedicated threads
     ps_kernels kernels;
     ps_exec_options options;
     ps_arena arena;
@@ -131,6 +135,7 @@ typedef struct ps_touch {
     ps_kv_cursor cursor;   // of a kv: its reader's spans,
     ps_kv_span span;       //   and what is left of the one at hand
     uint64_t asked_bytes, start_ns;
+    bool is_side; // of a dedicated thread, which makes those of its stream alone, and nobody else
 } ps_touch;
 
 // What one worker knows while it walks a step.

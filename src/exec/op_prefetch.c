@@ -87,7 +87,8 @@ void ps_exec_bind_prefetch(const ps_bound_step *step, uint32_t worker, uint32_t 
     const ps_op_attributes *attributes = &step->plan->attributes;
     *out = (ps_prefetch_part){
         .step = step,
-        .slot = ps_guard_slot((ps_site)attributes->site, (ps_window)attributes->window),
+        .slot = (uint16_t)ps_guard_slot((ps_site)attributes->site, (ps_window)attributes->window),
+        .is_side = step->plan->stream == PS_STREAM_SIDE,
         .tokens_min = attributes->tokens_min,
         .tokens_max = attributes->tokens_max == 0 ? UINT32_MAX : attributes->tokens_max,
         .skip_bytes = attributes->skip / workers / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES,
@@ -158,14 +159,16 @@ void ps_exec_op_PREFETCH(const ps_walk *walk, const ps_bound_step *step)
 
 static ps_trace_lane *lane_of(const ps_walk *walk)
 {
-    return walk->exec->options.lanes == NULL ? NULL
-                                             : walk->exec->options.lanes->prefetch[walk->worker];
+    const ps_exec_lanes *lanes = walk->exec->options.lanes;
+    return lanes == NULL          ? NULL
+           : walk->touch->is_side ? lanes->side[walk->worker]
+                                  : lanes->prefetch[walk->worker];
 }
 
 static bool is_made(const ps_walk *walk, const ps_prefetch_part *part)
 {
-    return (walk->prefetch_mask >> part->slot & 1) == 0 && walk->row_count >= part->tokens_min &&
-           walk->row_count <= part->tokens_max;
+    return part->is_side == walk->touch->is_side && (walk->prefetch_mask >> part->slot & 1) == 0 &&
+           walk->row_count >= part->tokens_min && walk->row_count <= part->tokens_max;
 }
 
 static void begin(const ps_walk *walk, ps_touch *touch)

@@ -16,6 +16,7 @@ static const ps_trace_kind PREFETCHES[PS_WINDOW_COUNT] = {
     [PS_WINDOW_COMM] = {"prefetch", "prefetch", {"layer", "bytes", "asked"}},
     [PS_WINDOW_VECTOR] = {"vector_prefetch", "prefetch", {"layer", "bytes", "asked"}},
     [PS_WINDOW_BARRIER] = {"barrier_prefetch", "prefetch", {"layer", "bytes", "asked"}},
+    [PS_WINDOW_SIDE] = {"side_prefetch", "prefetch", {"layer", "bytes", "asked"}},
 };
 
 static const char *site_of(const ps_bound_step *step)

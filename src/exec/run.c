@@ -34,6 +34,14 @@ ps_status ps_exec_create(ps_team *team, const ps_kernels *kernels, const ps_exec
     exec->options = *options;
     exec->table_blocks = (uint32_t)ps_divide_up(options->context_tokens, PS_KV_BLOCK_TOKENS);
     ps_arena_init(&exec->arena, ARENA_BYTES);
+    const ps_status status = options->prefetch_threads == 0
+                                 ? PS_OK
+                                 : ps_side_create(options->prefetch_threads, ps_team_workers(team),
+                                                  &exec->side);
+    if (status != PS_OK) {
+        ps_exec_destroy(exec);
+        return status;
+    }
     *out = exec;
     return PS_OK;
 }
@@ -54,6 +62,7 @@ void ps_exec_destroy(ps_exec *exec)
     ps_pages_unmap(exec->shared, exec->shared_bytes);
     ps_pages_unmap(exec->comm_scratch, exec->comm_scratch_bytes);
     ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
+    ps_side_destroy(exec->side);
     ps_arena_deinit(&exec->arena);
     free(exec);
 }
@@ -226,6 +235,7 @@ typedef struct run {
     const ps_step *step;
     uint32_t logit_count;
     uint64_t prefetch_mask;
+    ps_side *side;   // NULL: the program has nothing for it
     uint64_t end_ns; // of worker 0's last step, where times are taken
     ps_comm_run comm;
 } run;
@@ -239,14 +249,23 @@ static uint64_t lap_ns(uint64_t *then)
     return lap;
 }
 
+// The prefetches that stand in the plan before step `next`, the next that is none, may be made.
+static void list_prefetches(const run *job, uint32_t worker, ps_touch *touch, uint32_t end,
+                            uint32_t next)
+{
+    if (worker == 0 && end > touch->end) {
+        ps_side_reach(job->side, next - 1, true);
+    }
+    touch->end = end;
+}
+
 static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
 {
     run *job = argument;
     const ps_exec *exec = job->exec;
     const ps_plan *plan = job->program->plan;
     const ps_program *program = job->program;
-    ps_touch touch = {.parts = program->prefetches + (size_t)worker * program->prefetch_count,
-                      .end = program->first_prefetch_end};
+    ps_touch touch = {.parts = program->prefetches + (size_t)worker * program->prefetch_count};
     const ps_walk walk = {
         .exec = exec,
         .kernels = &exec->kernels,
@@ -266,6 +285,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
     const ps_filler filler = {.next = ps_exec_touch_next, .context = (void *)(uintptr_t)&walk};
     ps_step_time *times = worker == 0 ? exec->times : NULL;
     uint64_t then = times != NULL ? ps_clock_ns() : 0;
+    list_prefetches(job, worker, &touch, program->first_prefetch_end, program->first);
     for (uint32_t i = program->first; i < plan->step_count; i = program->steps[i].next) {
         const ps_bound_step *step = &program->steps[i];
         const bool waits = step->plan->barrier || step->plan->join > 0;
@@ -286,8 +306,11 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         if (waits) {
             ps_record_wait(walk.lane, step, wait_ns, start_ns);
         }
+        if (worker == 0) {
+            ps_side_reach(job->side, i, false);
+        }
         FUNCTIONS[step->plan->op](&walk, step);
-        touch.end = step->prefetch_end;
+        list_prefetches(job, worker, &touch, step->prefetch_end, step->next);
         ps_record_step(walk.lane, step, start_ns, ps_record_now(walk.lane));
         if (times != NULL) {
             times[i].work_ns += lap_ns(&then);
@@ -336,7 +359,18 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_trace_lane *lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[0];
     const uint64_t run_ns = ps_record_now(lane);
+    const ps_walk beside = {.exec = exec,
+                            .kernels = &exec->kernels,
+                            .program = program,
+                            .rows = ps_step_rows(step),
+                            .row_count = step->row_count,
+                            .logit_count = logits,
+                            .workers = ps_team_workers(exec->team),
+                            .prefetch_mask = job.prefetch_mask};
+    job.side = program->side_count > 0 ? exec->side : NULL;
+    ps_side_begin(job.side, &beside);
     ps_team_run(exec->team, walk_plan, &job);
+    ps_side_end(job.side);
     ps_record_run(lane, step, job.prefetch_mask, run_ns, ps_record_now(lane));
     if (guard->slot_count > 0) {
         ps_guard_end(guard, (double)(ps_clock_ns() - start));

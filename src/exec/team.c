@@ -1,10 +1,10 @@
 // exec/team.c - threads that sleep in one wait word between runs.
 #include "exec/team.h"
 
+#include "exec/pin.h"
 #include "exec/wait.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,24 +28,9 @@ struct ps_team {
     void *argument;
     bool stop;
     bool pins;
-    cpu_set_t cpus; // of the process when the team was made
+    ps_pins cpus; // when the team was made
     worker *list;
 };
-
-static void pin_thread(const ps_team *team, pthread_t thread, uint32_t index)
-{
-    uint32_t seen = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET(cpu, &team->cpus) && seen++ == index) {
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            CPU_SET(cpu, &one);
-            (void)pthread_setaffinity_np(thread, sizeof one,
-                                         &one); // a hint; slower without, not wrong
-            return;
-        }
-    }
-}
 
 static void *worker_main(void *argument)
 {
@@ -76,9 +61,8 @@ ps_status ps_team_create(uint32_t workers, ps_team **out)
     memset(team, 0, sizeof *team);
     team->workers = workers;
     team->list = list;
-    CPU_ZERO(&team->cpus);
-    const bool known = sched_getaffinity(0, sizeof team->cpus, &team->cpus) == 0;
-    team->pins = known && workers > 1 && workers <= (uint32_t)CPU_COUNT(&team->cpus);
+    team->cpus = ps_pins_get();
+    team->pins = workers > 1 && workers <= team->cpus.count;
     team->spins = team->pins ? SPINS : 0;
     for (uint32_t i = 1; i < workers; i++) {
         list[i] = (worker){.team = team, .index = i};
@@ -88,7 +72,7 @@ ps_status ps_team_create(uint32_t workers, ps_team **out)
         }
         team->threads++;
         if (team->pins) {
-            pin_thread(team, list[i].thread, i);
+            ps_pins_apply(&team->cpus, list[i].thread, i);
         }
     }
     *out = team;
@@ -126,7 +110,7 @@ void ps_team_run(ps_team *team, ps_team_function *function, void *argument)
     const pthread_t self = pthread_self();
     const bool pins = team->pins && pthread_getaffinity_np(self, sizeof before, &before) == 0;
     if (pins) {
-        pin_thread(team, self, 0);
+        ps_pins_apply(&team->cpus, self, 0);
     }
     team->function = function;
     team->argument = argument;

@@ -8,8 +8,6 @@
 // order of use, and the wait ends it.
 #include "passes/prefetch_internal.h"
 
-#include <string.h>
-
 typedef struct filling {
     const ps_plan *plan; // with its steps as they were
     const ps_pass_options *options;
@@ -21,13 +19,6 @@ typedef struct filling {
 static bool is_collective(const ps_plan_step *step)
 {
     return (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
-}
-
-static ps_prefetch_operand operand_of(const ps_plan *plan, const ps_plan_step *step, uint32_t index)
-{
-    return (ps_prefetch_operand){.op = step->op,
-                                 .value = &plan->values[step->inputs[index]].is,
-                                 .query_columns = plan->values[step->inputs[0]].is.columns};
 }
 
 // What stands from the barrier up to the next wait: [begin, result). Behind a collective its own
@@ -44,15 +35,10 @@ static uint32_t end_of_segment(const ps_plan *plan, uint32_t begin)
     return i;
 }
 
-static uint32_t to_u32(uint64_t bytes)
-{
-    return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
-}
-
 static void fill_with(filling *f, ps_prefetch_budget *budget, const ps_plan_step *reader,
                       uint32_t index)
 {
-    const ps_prefetch_operand operand = operand_of(f->plan, reader, index);
+    const ps_prefetch_operand operand = ps_prefetch_operand_of(f->plan, reader, index);
     const uint32_t id = reader->inputs[index];
     const bool is_kv = operand.value->kind == PS_VALUE_KV;
     const uint64_t whole = ps_prefetch_operand_bytes(f->options, &operand);
@@ -65,19 +51,8 @@ static void fill_with(filling *f, ps_prefetch_budget *budget, const ps_plan_step
                                  ? ps_prefetch_take_part(budget, is_kv, &bytes)
                                  : PS_REASON_COMPUTE_BOUND;
     f->ahead[id] += reason < PS_REASON_DECLINED ? bytes : 0;
-    f->steps[f->step_count++] = (ps_plan_step){
-        .op = PS_OP_PREFETCH,
-        .input_count = 1,
-        .inputs = {id},
-        .output = PS_NO_VALUE,
-        .split = PS_SPLIT_UNITS,
-        .stream = PS_STREAM_PREFETCH,
-        .attributes = {.layer = reader->attributes.layer,
-                       .site = reader->attributes.site,
-                       .bytes = reason == PS_REASON_WHOLE ? 0 : to_u32(bytes),
-                       .skip = to_u32(skip),
-                       .reason = reason,
-                       .window = PS_WINDOW_BARRIER}};
+    f->steps[f->step_count++] = ps_prefetch_step(reader, index, bytes, skip, reason,
+                                                 PS_WINDOW_BARRIER);
 }
 
 // work_ns: of the steps from the barrier before to this one.
@@ -101,21 +76,6 @@ static void fill_barrier(filling *f, uint32_t barrier, uint64_t work_ns)
     }
 }
 
-static void note_step(filling *f, const ps_plan_step *step)
-{
-    const ps_op_attributes *a = &step->attributes;
-    if (step->op == PS_OP_PREFETCH) {
-        if (a->reason < PS_REASON_DECLINED) {
-            f->ahead[step->inputs[0]] = a->bytes == 0 ? UINT64_MAX : (uint64_t)a->skip + a->bytes;
-        }
-        return;
-    }
-    const uint32_t reads = step->op == PS_OP_KV_WRITE ? 2 : step->input_count;
-    for (uint32_t i = 0; i < reads; i++) {
-        f->ahead[step->inputs[i]] = 0;
-    }
-}
-
 static void fill_barriers(filling *f)
 {
     uint64_t work_ns = 0; // since the last barrier
@@ -127,21 +87,18 @@ static void fill_barriers(filling *f)
         const uint64_t barrier_ns = step->barrier ? (uint64_t)f->options->machine->barrier_ns : 0;
         work_ns = step->barrier ? 0 : work_ns;
         work_ns += is_collective(step) ? 0 : step->predicted_ns - barrier_ns;
-        note_step(f, step);
+        ps_prefetch_note_step(step, f->ahead);
         f->steps[f->step_count++] = *step;
     }
 }
 
 ps_status ps_pass_barriers(ps_plan *plan, const ps_pass_options *options, ps_arena *arena)
 {
-    if (options->machine->threads < 2 ||
+    if (options->machine->threads < 2 || options->prefetch_threads > 0 ||
         ps_prefetch_policy_of(options->prefetch, options->ranks) != PS_PREFETCH_AUTO) {
         return PS_OK;
     }
-    uint64_t most = plan->step_count; // each operand may get a prefetch
-    for (uint32_t i = 0; i < plan->step_count; i++) {
-        most += plan->steps[i].input_count;
-    }
+    const uint64_t most = plan->step_count + ps_prefetch_operand_count(plan);
     filling f = {.plan = plan,
                  .options = options,
                  .steps = PS_ARENA_NEW(arena, ps_plan_step, most),

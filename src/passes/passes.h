@@ -21,6 +21,7 @@ typedef struct ps_pass_options {
     ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
+    uint32_t prefetch_threads; // that do nothing else, beside the workers
     bool sequence_parallel;    // ranks share norms and the residual stream by rows
     uint32_t best_logits;      // of each row, how many are wanted; 0: all
 } ps_pass_options;
@@ -100,13 +101,18 @@ uint64_t ps_ratio_cap_bytes(const ps_pass_options *options, const char **out_sou
 PS_MUST_USE ps_status ps_pass_schedule(const ps_graph *graph, const ps_pass_options *options,
                                        ps_plan **out);
 
-// Puts prefetches in front of barriers of a scheduled plan, where policy, threads and ranks ask for
-// it (ps_prefetch_policy_of is auto, and there are two workers or more): of what is read between
-// the barrier and the next one, as much as workers could move in the time between the barrier
-// before and this one, and as the caches hold beside what collectives' prefetches have moved.
-// Reasons are those of the policy auto. Memory comes from the arena.
+// After scheduling, where ps_prefetch_policy_of is auto and there are two workers or more, but no
+// prefetch_threads: puts prefetches in front of barriers. Of what is read between the barrier and
+// the next one, as much as workers could move in the time between the barrier before and this one,
+// and as the caches hold beside what collectives' prefetches have moved. Memory comes from the
+// arena.
 PS_MUST_USE ps_status ps_pass_barriers(ps_plan *plan, const ps_pass_options *options,
                                        ps_arena *arena);
+
+// The same where there are prefetch_threads, for them: puts prefetches of what one operator reads
+// in front of the one that reads before it. As much as the threads move in that time, and half of
+// the shared last-level cache holds; nothing where all weights stay in L2.
+PS_MUST_USE ps_status ps_pass_side(ps_plan *plan, const ps_pass_options *options, ps_arena *arena);
 
 // The compiler: the passes in order, each followed by verification.
 PS_MUST_USE ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out);

@@ -25,5 +25,6 @@ ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan
     PS_TRY(ps_pass_schedule(graph, options, out));
     PS_TRY(ps_pass_ratio(*out, options, graph->arena));
     PS_TRY(ps_pass_barriers(*out, options, graph->arena));
+    PS_TRY(ps_pass_side(*out, options, graph->arena));
     return ps_plan_verify(*out);
 }

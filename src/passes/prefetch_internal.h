@@ -1,5 +1,5 @@
-// passes/prefetch_internal.h - what both passes of prefetching go by: what can be moved, and how
-// much of it. For prefetch.c, which fills collectives, and barriers.c alone.
+// passes/prefetch_internal.h - what the passes of prefetching go by: what can be moved, and how
+// much of it. For prefetch.c (collectives), barriers.c and side_stream.c alone.
 #ifndef PS_PREFETCH_INTERNAL_H
 #define PS_PREFETCH_INTERNAL_H
 
@@ -29,6 +29,18 @@ uint64_t ps_prefetch_operand_bytes(const ps_pass_options *options,
 // Whether reading it is what the operator waits for, at the rows of the bucket.
 bool ps_prefetch_is_bound_by_memory(const ps_pass_options *options,
                                     const ps_prefetch_operand *operand, uint64_t bytes);
+
+// Operand `index` of a step of a plan, and how many operands all steps have.
+ps_prefetch_operand ps_prefetch_operand_of(const ps_plan *plan, const ps_plan_step *step,
+                                           uint32_t index);
+uint64_t ps_prefetch_operand_count(const ps_plan *plan);
+
+// A step that moves operand `index` of `reader`; with the reason whole, all behind `skip`.
+ps_plan_step ps_prefetch_step(const ps_plan_step *reader, uint32_t index, uint64_t bytes,
+                              uint64_t skip, ps_reason reason, ps_window window);
+
+// ahead [values]: bytes that prefetches have moved, and that nobody has read since; after a step.
+void ps_prefetch_note_step(const ps_plan_step *step, uint64_t *ahead);
 
 // What the caches of all workers hold beside activations.
 uint64_t ps_prefetch_cache_bytes(const ps_machine *machine);

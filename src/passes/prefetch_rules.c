@@ -76,3 +76,56 @@ ps_reason ps_prefetch_take_part(ps_prefetch_budget *budget, bool is_kv, uint64_t
            : budget->is_short ? PS_REASON_PART_TIME
                               : PS_REASON_PART_CAPACITY;
 }
+
+// ---- plans
+
+ps_prefetch_operand ps_prefetch_operand_of(const ps_plan *plan, const ps_plan_step *step,
+                                           uint32_t index)
+{
+    return (ps_prefetch_operand){.op = step->op,
+                                 .value = &plan->values[step->inputs[index]].is,
+                                 .query_columns = plan->values[step->inputs[0]].is.columns};
+}
+
+uint64_t ps_prefetch_operand_count(const ps_plan *plan)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        count += plan->steps[i].input_count;
+    }
+    return count;
+}
+
+ps_plan_step ps_prefetch_step(const ps_plan_step *reader, uint32_t index, uint64_t bytes,
+                              uint64_t skip, ps_reason reason, ps_window window)
+{
+    const uint64_t part = reason == PS_REASON_WHOLE ? 0 : smaller(bytes, UINT32_MAX);
+    return (ps_plan_step){.op = PS_OP_PREFETCH,
+                          .input_count = 1,
+                          .inputs = {reader->inputs[index]},
+                          .output = PS_NO_VALUE,
+                          .split = PS_SPLIT_UNITS,
+                          .stream = window == PS_WINDOW_SIDE ? PS_STREAM_SIDE : PS_STREAM_PREFETCH,
+                          .attributes = {.layer = reader->attributes.layer,
+                                         .site = reader->attributes.site,
+                                         .bytes = (uint32_t)part,
+                                         .skip = (uint32_t)smaller(skip, UINT32_MAX),
+                                         .reason = reason,
+                                         .window = window}};
+}
+
+void ps_prefetch_note_step(const ps_plan_step *step, uint64_t *ahead)
+{
+    const ps_op_attributes *a = &step->attributes;
+    if (step->op == PS_OP_PREFETCH) {
+        if (a->reason < PS_REASON_DECLINED) {
+            ahead[step->inputs[0]] = a->bytes == 0 ? UINT64_MAX : (uint64_t)a->skip + a->bytes;
+        }
+        return;
+    }
+    // A kv_write reads nothing of what is there.
+    const uint32_t reads = step->op == PS_OP_KV_WRITE ? 2 : step->input_count;
+    for (uint32_t i = 0; i < reads; i++) {
+        ahead[step->inputs[i]] = 0;
+    }
+}

@@ -173,7 +173,8 @@ static void choose_split(const scheduler *s, ps_plan_step *step)
     ps_plan_value *output = step->output == PS_NO_VALUE ? NULL : value_of(s, step->output);
     if (step->op == PS_OP_PREFETCH) {
         step->split = PS_SPLIT_UNITS;
-        step->stream = PS_STREAM_PREFETCH;
+        step->stream = step->attributes.window == PS_WINDOW_SIDE ? PS_STREAM_SIDE
+                                                                 : PS_STREAM_PREFETCH;
         return;
     }
     if (step->op == PS_OP_LINEAR || step->op == PS_OP_LINEAR_ALL_REDUCE ||

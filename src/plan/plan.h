@@ -38,6 +38,7 @@ typedef enum ps_stream {
     PS_STREAM_COMPUTE,
     PS_STREAM_COMM,     // collectives, one after the other
     PS_STREAM_PREFETCH, // what the wait for a collective or a barrier is used for
+    PS_STREAM_SIDE,     // prefetches of dedicated threads, done when their readers begin
     PS_STREAM_COUNT,
 } ps_stream;
 

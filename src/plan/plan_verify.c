@@ -346,9 +346,11 @@ static ps_status check_stream(const ps_plan_check *check, uint32_t index)
 {
     const ps_plan_step *step = &check->plan->steps[index];
     const bool is_collective = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
+    const bool is_side = step->attributes.window == PS_WINDOW_SIDE;
     const uint32_t right = is_collective                ? PS_STREAM_COMM
-                           : step->op == PS_OP_PREFETCH ? PS_STREAM_PREFETCH
-                                                        : PS_STREAM_COMPUTE;
+                           : step->op != PS_OP_PREFETCH ? PS_STREAM_COMPUTE
+                           : is_side                    ? PS_STREAM_SIDE
+                                                        : PS_STREAM_PREFETCH;
     if (step->stream != right) {
         return ps_fail(PS_INVALID, "stream=%u, %u would be right", step->stream, right);
     }

@@ -4,7 +4,8 @@
 // behind a collective that nobody has joined yet, or right before a barrier, as one of the window
 // "barrier" has to; one of the window "vector" may stand before a vector operator, beside which
 // machines with a stream for it make it. Elsewhere it would start too late, or run in place of the
-// work. It ends with its wait at the latest, so that nothing is left to join.
+// work. It ends with its wait at the latest, so that nothing is left to join. One that dedicated
+// threads make starts wherever it stands, and ends when its reader begins.
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -17,6 +18,20 @@ static bool is_vector(const ps_plan_step *step)
 static bool is_at_barrier(const ps_plan_step *step)
 {
     return step->attributes.window == PS_WINDOW_BARRIER;
+}
+
+// Where dedicated threads make it, an operator has to run between its start and its reader.
+static ps_status check_side(const ps_plan *plan, uint32_t index, uint32_t reader)
+{
+    uint32_t next = index;
+    while (plan->steps[next].op == PS_OP_PREFETCH) {
+        next++;
+    }
+    return next < reader ? PS_OK
+                         : ps_fail(PS_INVALID,
+                                   "prefetch of '%s' starts late: nothing runs between it and its "
+                                   "reader",
+                                   plan->values[plan->steps[index].inputs[0]].is.name);
 }
 
 static bool has_wait(const ps_plan_check *check, uint32_t index)
@@ -49,7 +64,9 @@ static ps_status check_one(const ps_plan_check *check, uint32_t index, const uin
     if (check->plan->steps[index].attributes.reason >= PS_REASON_DECLINED) {
         return PS_OK;
     }
-    if (!has_wait(check, index)) {
+    if (check->plan->steps[index].stream == PS_STREAM_SIDE) {
+        PS_TRY(check_side(check->plan, index, reader[id]));
+    } else if (!has_wait(check, index)) {
         return ps_fail(
             PS_INVALID, "prefetch of '%s' starts late: %sno barrier follows", name,
             is_at_barrier(&check->plan->steps[index]) ? "" : "no collective is in flight, and ");

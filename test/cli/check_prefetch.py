@@ -1,10 +1,13 @@
 """What the command line shows of prefetching: in plans, in graphs of others, in traces, in simulated time."""
 import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 
-from program import SOURCE, document, golden, main, output, refused
+from program import PRESTAGE, SOURCE, Skip, document, golden, main, output, refused
 
 MODEL = golden("smollm-q8_0")
 GRAPH = os.path.join(SOURCE, "test", "passes", "prefetch.graph")
@@ -57,6 +60,73 @@ def test_waits_at_barriers_show_everywhere():
         text = output("bench", MODEL, *flags, "--prefetch", "auto", "--ops").decode()
         assert "| barrier | decode |" in text, text
         assert "barrier" not in [cell.strip() for cell in output("bench", MODEL, *flags, "--ops").decode().split("|")]
+
+
+def side_plans(folder, *flags):
+    """Plans of a model that a machine with small caches of its own could not keep in them: dedicated threads have something to do."""
+    machine = document("plan", MODEL, "--no-measure", "-t", "2")["machine"]
+    if machine["llc_bytes"] <= machine["l2_bytes"]:
+        refused("run", MODEL, "-p", "a", "--prefetch-threads", "1", says=["0 would be right"])
+        raise Skip("the cores of this machine share no cache")
+    with open(os.path.join(folder, "machine.json"), "w", encoding="utf-8") as file:
+        json.dump({**machine, "l2_bytes": 4096}, file)
+    path = os.path.join(folder, "side.plans")
+    output("plan", MODEL, "-o", path, "--machine", os.path.join(folder, "machine.json"), "-c", "1024", "-t", "2", *flags)
+    return path
+
+
+def test_dedicated_threads():
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in ("1", "2"):
+            plans = side_plans(folder, "--force", "--prefetch-threads", threads)
+            flags = ("-c", "1024", "-t", "2")
+            side = ("--plan", plans, "--prefetch-threads", threads)
+            asked = ("run", MODEL, "-p", "abc " * 200, "--raw", "--temp", "0", "-n", "40")
+            assert document(*asked, *flags, *side)["tokens"] == document(*asked, *flags)["tokens"]
+        bench = ("bench", MODEL, "-p", "0", "-n", "1024", "-r", "1", "-t", "2", "--no-ceiling", *side)
+        trace = os.path.join(folder, "trace.json")
+        row = document(*bench, "--trace", trace)[0]
+        found = {site["site"]: site for site in row["prefetch"] if site["window"] == "side"}
+        assert row["policy"] == "auto" and set(found) == SITES - {"all"}, row
+        assert all(site["fired"] > 0 and site["moved_bytes"] <= site["asked_bytes"] for site in found.values()), found
+        assert sum(site["moved_bytes"] for site in found.values()) > 0, found
+        assert {site["window"] for site in document("overlap", trace)["sites"]} == {"side"}
+        # Plans and threads belong together.
+        refused("run", MODEL, "-p", "a", *flags, "--plan", plans, says=["for prefetch threads, here there are 0"])
+        output("plan", MODEL, "-o", plans, "--force", "--no-measure", "-c", "1024", "-t", "2", "--prefetch", "auto")
+        refused("run", MODEL, "-p", "a", *flags, *side, says=["without prefetch threads, here there are 2", "--prefetch-threads 2"])
+
+
+def test_dedicated_threads_that_cannot_be():
+    for policy in ("off", "preserve"):
+        refused("run", MODEL, "-p", "a", "-t", "1", "--prefetch-threads", "1", "--prefetch", policy, says=[policy, "auto would be right"])
+    refused("plan", MODEL, "-t", "2", "--prefetch-threads", "3", "--no-measure", says=["0 to 2"])
+    refused("plan", GRAPH, "--prefetch-threads", "1", says=["--prefetch-threads"])
+    machine = document("plan", MODEL, "--no-measure", "-t", "2")["machine"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "machine.json")
+        for llc_bytes in (1 << 19, 1 << 25):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**machine, "l2_bytes": 1 << 20, "llc_bytes": llc_bytes}, file)
+            if llc_bytes < 1 << 20:
+                refused("plan", MODEL, "-t", "2", "--prefetch-threads", "1", "--machine", path, says=["share", "0 would be right"])
+                continue
+            # All of the model stays in L2: nothing is prefetched, and the plan says why.
+            lines = prefetches(output("plan", MODEL, "-t", "2", "--prefetch-threads", "1", "--machine", path).decode())
+            assert lines and all("reason=in_cache window=side" in line for line in lines), lines
+
+
+def test_dedicated_threads_end_with_the_program():
+    with tempfile.TemporaryDirectory() as folder:
+        plans = side_plans(folder, "--prefetch-threads", "2")
+        with subprocess.Popen([PRESTAGE, "bench", MODEL, "-p", "0", "-n", "1024", "-r", "100", "-t", "2", "--no-ceiling", "--plan", plans,
+                               "--prefetch-threads", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                time.sleep(0.5)
+                process.send_signal(signal.SIGINT)
+                assert process.wait(timeout=20) == 130
+            finally:
+                process.kill()
 
 
 def test_prompts_and_decoding_are_reported_apart():

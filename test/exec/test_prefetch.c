@@ -1,7 +1,8 @@
 // ctest-labels: unit
 // Goal: a wait holds any number of prefetches; of a KV cache each worker is asked for the blocks
 // that it reads and that earlier steps have filled, each once, in steps of few rows and of many.
-// Method: plans from text with prefetches put in; the bytes asked for are counted by hand.
+// Dedicated threads are asked for the same, and leave each run before it ends. Method: plans from
+// text with prefetches put in; the bytes asked for are counted by hand.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +10,7 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "exec/plan_weights.h"
+#include "exec/plan_machine.h"
 
 #define ROWS_MAX 64u
 #define CHANGES 8u
@@ -20,57 +21,23 @@ typedef struct input {
     ps_step_row rows[ROWS_MAX + CHANGES]; // the changes lie behind the rows that there are
 } input;
 
-typedef struct machine {
-    ps_arena arena;
-    ps_plan *plan;
-    ps_team *team;
-    ps_comm *comm;
-    ps_exec *exec;
-    ps_program *program;
-    weights all;
-} machine;
-
-static void expect_ok(ps_status status)
-{
-    if (status != PS_OK) {
-        fail_msg("%s", ps_error_message());
-    }
-}
-
 // The plan of a file with `lines` in front of `place`, which stands there once.
-static void start(machine *m, const char *name, const char *place, const char *lines,
-                  uint32_t workers)
+static ps_status try_start(machine *m, const char *name, const char *place, const char *lines,
+                           uint32_t workers, uint32_t prefetch_threads)
 {
     static char text[TEXT_BYTES_MAX];
     static char changed[2 * TEXT_BYTES_MAX];
-    *m = (machine){0};
     read_text(name, text);
     const char *at = strstr(text, place);
     assert_non_null(at);
     (void)snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, lines, at);
-    ps_arena_init(&m->arena, (size_t)1 << 24);
-    expect_ok(ps_plan_parse(ps_str_of(changed), &m->arena, &m->plan));
-    assert_true(make_weights(m->plan, &m->all));
-    ps_kernels kernels;
-    expect_ok(ps_kernels_select(&kernels));
-    expect_ok(ps_team_create(workers, &m->team));
-    m->comm = open_ranks(m->plan);
-    const ps_exec_options options = {.sequences = 2,
-                                     .context_tokens = m->plan->context_max,
-                                     .group_blocks = {CHANGES, CHANGES, CHANGES, CHANGES},
-                                     .comm = m->comm};
-    expect_ok(ps_exec_create(m->team, &kernels, &options, &m->exec));
-    expect_ok(ps_exec_bind(m->exec, m->plan, find, &m->all, &m->program));
-    expect_ok(ps_exec_prepare(m->exec));
+    return start_machine(m, changed, workers, prefetch_threads, CHANGES);
 }
 
-static void stop(machine *m)
+static void start(machine *m, const char *name, const char *place, const char *lines,
+                  uint32_t workers)
 {
-    ps_exec_destroy(m->exec);
-    expect_ok(ps_comm_close(m->comm));
-    ps_team_destroy(m->team);
-    free_weights(&m->all);
-    ps_arena_deinit(&m->arena);
+    expect_ok(try_start(m, name, place, lines, workers, 0));
 }
 
 static void add_rows(input *in, uint32_t sequence, uint32_t position, uint32_t count)
@@ -83,7 +50,7 @@ static void add_rows(input *in, uint32_t sequence, uint32_t position, uint32_t c
 
 // Runs the rows; each sequence has its blocks 0 and 1 of both groups. Returns the bytes that the
 // site was asked for in this step.
-static uint64_t run(machine *m, input *in, ps_site site)
+static uint64_t run_in(machine *m, input *in, ps_site site, ps_window window)
 {
     ps_prefetch_report before, after;
     ps_step_block *changes = (ps_step_block *)(void *)(in->rows + in->step.row_count);
@@ -95,12 +62,17 @@ static uint64_t run(machine *m, input *in, ps_site site)
                                      .copy_from = PS_NO_BLOCK};
     }
     in->step.block_count = CHANGES;
-    ps_exec_prefetch_report(m->exec, m->program, site, PS_WINDOW_COMM, &before);
+    ps_exec_prefetch_report(m->exec, m->program, site, window, &before);
     expect_ok(ps_exec_run(m->exec, m->program, &in->step));
-    ps_exec_prefetch_report(m->exec, m->program, site, PS_WINDOW_COMM, &after);
+    ps_exec_prefetch_report(m->exec, m->program, site, window, &after);
     assert_true(after.moved_bytes - before.moved_bytes <= after.asked_bytes - before.asked_bytes);
     assert_int_equal(after.planned, after.fired - before.fired);
     return after.asked_bytes - before.asked_bytes;
+}
+
+static uint64_t run(machine *m, input *in, ps_site site)
+{
+    return run_in(m, in, site, PS_WINDOW_COMM);
 }
 
 static uint64_t head_bytes_of(const machine *m, const char *name)
@@ -133,7 +105,7 @@ static void test_a_wait_holds_any_number(void **state)
     input in = {.step = {.row_count = 0}};
     add_rows(&in, 0, 0, 1);
     assert_int_equal(COUNT * 64, run(&m, &in, PS_SITE_MLP_DOWN));
-    stop(&m);
+    stop_machine(&m);
 }
 
 // Rows of one sequence read the same blocks, but for those that they write.
@@ -155,7 +127,7 @@ static void test_kv_of_few_rows(void **state)
         add_rows(&in, 0, 34, 5);
         add_rows(&in, 1, 0, 2);
         assert_int_equal(2 * workers * head_bytes_of(&m, "kv.1"), run(&m, &in, PS_SITE_KV));
-        stop(&m);
+        stop_machine(&m);
     }
 }
 
@@ -181,7 +153,7 @@ static void test_kv_of_prompts(void **state)
         add_rows(&in, 1, 0, 9);
         add_rows(&in, 0, 57, 1);
         assert_int_equal(2 * head_bytes, run(&m, &in, PS_SITE_KV));
-        stop(&m);
+        stop_machine(&m);
     }
 }
 
@@ -200,7 +172,51 @@ static void test_parts_of_kv(void **state)
     in = (input){.step = {.row_count = 0}};
     add_rows(&in, 0, 33, 24);
     assert_int_equal(2 * head_bytes_of(&m, "kv.1"), run(&m, &in, PS_SITE_KV));
-    stop(&m);
+    stop_machine(&m);
+}
+
+#define SIDE_KV "prefetch %kv.1 {layer=1 site=kv window=side} split=units stream=3\n"
+
+// What workers would be asked for, dedicated threads are, run after run; a step that is refused
+// does not touch them.
+static void test_dedicated_threads(void **state)
+{
+    static const uint64_t SPANS[] = {0, 2, 2, 6};
+    (void)state;
+    for (uint32_t workers = 1; workers <= 3; workers++) {
+        for (uint32_t threads = 1; threads <= workers; threads++) {
+            machine m;
+            expect_ok(try_start(&m, "plan/prefill.plan", "kv_write %kr, %v, %kv.1", SIDE_KV,
+                                workers, threads));
+            const uint64_t head_bytes = head_bytes_of(&m, "kv.1");
+            input in = {.step = {.row_count = 0}};
+            add_rows(&in, 0, 0, 33);
+            assert_int_equal(0, run_in(&m, &in, PS_SITE_KV, PS_WINDOW_SIDE));
+            for (uint32_t i = 0; i < 30; i++) {
+                in = (input){.step = {.row_count = 0}};
+                add_rows(&in, 0, 33, 24);
+                assert_int_equal(SPANS[workers] * head_bytes,
+                                 run_in(&m, &in, PS_SITE_KV, PS_WINDOW_SIDE));
+                in.step.row_count = 0;
+                assert_int_equal(PS_EXHAUSTED, ps_exec_run(m.exec, m.program, &in.step));
+            }
+            stop_machine(&m);
+        }
+    }
+}
+
+static void test_dedicated_threads_are_refused(void **state)
+{
+    (void)state;
+    machine m;
+    assert_int_equal(PS_INVALID,
+                     try_start(&m, "plan/prefill.plan", "kv_write %kr, %v, %kv.1", SIDE_KV, 2, 0));
+    assert_non_null(strstr(ps_error_message(), "--prefetch-threads 1"));
+    stop_machine(&m);
+    assert_int_equal(PS_INVALID,
+                     try_start(&m, "plan/prefill.plan", "kv_write %kr, %v, %kv.1", SIDE_KV, 2, 3));
+    assert_non_null(strstr(ps_error_message(), "1 to 2"));
+    stop_machine(&m);
 }
 
 int main(void)
@@ -210,6 +226,8 @@ int main(void)
         cmocka_unit_test(test_kv_of_few_rows),
         cmocka_unit_test(test_kv_of_prompts),
         cmocka_unit_test(test_parts_of_kv),
+        cmocka_unit_test(test_dedicated_threads),
+        cmocka_unit_test(test_dedicated_threads_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

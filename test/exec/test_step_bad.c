@@ -8,7 +8,7 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "exec/plan_weights.h"
+#include "exec/plan_machine.h"
 
 #define ROWS 4u
 #define CHANGES 4u
@@ -20,53 +20,11 @@ typedef struct input {
     ps_step_block changes[CHANGES];
 } input;
 
-typedef struct machine {
-    ps_arena arena;
-    ps_plan *plan;
-    ps_team *team;
-    ps_comm *comm;
-    ps_exec *exec;
-    ps_program *program;
-    weights all;
-} machine;
-
-static void expect_ok(ps_status status)
-{
-    if (status != PS_OK) {
-        fail_msg("%s", ps_error_message());
-    }
-}
-
 static void start(machine *m)
 {
     static char text[TEXT_BYTES_MAX];
-    static weights all;
-    *m = (machine){0};
     read_text("plan/decode.plan", text);
-    ps_arena_init(&m->arena, (size_t)1 << 24);
-    expect_ok(ps_plan_parse(ps_str_of(text), &m->arena, &m->plan));
-    assert_true(make_weights(m->plan, &all));
-    m->all = all;
-    ps_kernels kernels;
-    expect_ok(ps_kernels_select(&kernels));
-    expect_ok(ps_team_create(2, &m->team));
-    m->comm = open_ranks(m->plan);
-    const ps_exec_options options = {.sequences = 2,
-                                     .context_tokens = m->plan->context_max,
-                                     .group_blocks = {4, 4, 4, 4},
-                                     .comm = m->comm};
-    expect_ok(ps_exec_create(m->team, &kernels, &options, &m->exec));
-    expect_ok(ps_exec_bind(m->exec, m->plan, find, &m->all, &m->program));
-    expect_ok(ps_exec_prepare(m->exec));
-}
-
-static void stop(machine *m)
-{
-    ps_exec_destroy(m->exec);
-    expect_ok(ps_comm_close(m->comm));
-    ps_team_destroy(m->team);
-    free_weights(&m->all);
-    ps_arena_deinit(&m->arena);
+    expect_ok(start_machine(m, text, 2, 0, 4));
 }
 
 // Two rows of each sequence, each with its first block in both groups.
@@ -134,7 +92,7 @@ static void test_bad_steps(void **state)
     for (int i = 0; i < 2; i++) {
         expect_ok(ps_exec_run(m.exec, m.program, &good.step));
     }
-    stop(&m);
+    stop_machine(&m);
 }
 
 int main(void)

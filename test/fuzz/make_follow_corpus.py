@@ -31,7 +31,7 @@ def session(number=0, context=CONTEXT, sequences=2, rows=16, kv_tokens=0, k=0, v
     """As ps_session_options lies in memory, and the name of a plan file behind it."""
     options = struct.pack("<3I4xQQ3I4x5dQ6II", context, sequences, rows, kv_tokens, 0, k, v, prefetch, *[ratio] * 5, 0, *[0] * 6,
                           schedule)
-    options += struct.pack("<B3xI4x", by_rows, 0) + path
+    options += struct.pack("<IB3xI", 0, by_rows, 0) + path
     return command(SESSION, options[:cut], session=number, **more)
 
 

@@ -37,4 +37,21 @@ static inline ps_prefetch_ratios ps_test_ratios(double ratio)
     return ratios;
 }
 
+// "gate" is all of it, "gate:100" so many bytes, "gate+50" what stands behind the first 50; a word
+// in parentheses is the reason. Of what is declined the bytes are left out.
+static inline ps_status ps_test_print_prefetch(const char *name, const ps_op_attributes *a,
+                                               ps_buffer *line)
+{
+    PS_TRY(ps_buffer_printf(line, "%s", name));
+    if (a->skip > 0) {
+        PS_TRY(ps_buffer_printf(line, "+%u", a->skip));
+    }
+    if (a->bytes > 0 && a->reason < PS_REASON_DECLINED) {
+        PS_TRY(ps_buffer_printf(line, ":%u", a->bytes));
+    }
+    return a->reason == PS_REASON_WHOLE
+               ? PS_OK
+               : ps_buffer_printf(line, "(%s)", ps_reason_name((ps_reason)a->reason));
+}
+
 #endif

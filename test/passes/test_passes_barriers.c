@@ -5,9 +5,8 @@
 // moved. Method: one graph of two ranks (prefetch.graph, which states the bytes of everything), the
 // same without collectives, and what stands in front of each barrier of its plan, as one line.
 //
-// In a line "/" is a barrier, "|" a collective and "//" a barrier that joins one; "o1" is all of
-// it, "o1:100" so many bytes, "o1+50" what stands behind the first 50; a word in parentheses is the
-// reason. Prefetches at collectives are left out.
+// In a line "/" is a barrier, "|" a collective and "//" a barrier that joins one; for the rest see
+// ps_test_print_prefetch. Prefetches at collectives are left out.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 #include "plan/plan_text_test.h"
@@ -18,21 +17,6 @@ typedef struct found {
     ps_pass_options options;
     ps_buffer line;
 } found;
-
-static ps_status describe(const ps_plan *plan, const ps_plan_step *step, ps_buffer *line)
-{
-    const ps_op_attributes *a = &step->attributes;
-    PS_TRY(ps_buffer_printf(line, " %s", plan->values[step->inputs[0]].is.name));
-    if (a->skip > 0) {
-        PS_TRY(ps_buffer_printf(line, "+%u", a->skip));
-    }
-    if (a->bytes > 0 && a->reason < PS_REASON_DECLINED) {
-        PS_TRY(ps_buffer_printf(line, ":%u", a->bytes));
-    }
-    return a->reason == PS_REASON_WHOLE
-               ? PS_OK
-               : ps_buffer_printf(line, "(%s)", ps_reason_name((ps_reason)a->reason));
-}
 
 static ps_status fill(ps_graph *graph, void *context)
 {
@@ -45,7 +29,9 @@ static ps_status fill(ps_graph *graph, void *context)
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
         if (step->op == PS_OP_PREFETCH && step->attributes.window == PS_WINDOW_BARRIER) {
-            PS_TRY(describe(plan, step, &f->line));
+            PS_TRY(ps_buffer_printf(&f->line, " "));
+            PS_TRY(ps_test_print_prefetch(plan->values[step->inputs[0]].is.name, &step->attributes,
+                                          &f->line));
         } else if (step->op != PS_OP_PREFETCH) {
             const bool is_comm = (ps_op_get(step->op)->flags & PS_OP_COLLECTIVE) != 0;
             PS_TRY(ps_buffer_printf(&f->line, "%s%s%s", step->barrier || is_comm ? " " : "",

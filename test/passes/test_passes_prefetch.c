@@ -4,8 +4,7 @@
 // Method: one graph (prefetch.graph, which states the bytes of everything), and for each machine
 // and bucket what is prefetched behind each collective, as one line. The pass changes nothing else.
 //
-// In a line, "gate" is all of it, "gate:100" so many bytes, "gate+50" what stands behind the first
-// 50; a word in parentheses is the reason. Collectives are set apart by "|".
+// In a line, collectives are set apart by "|"; for the rest see ps_test_print_prefetch.
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
@@ -19,20 +18,9 @@ typedef struct found {
 
 static ps_status describe(const ps_graph *graph, const ps_node *node, ps_buffer *line)
 {
-    const ps_op_attributes *a = &node->attributes;
     const char *last = line->length == 0 ? "|" : line->data + line->length - 1;
-    PS_TRY(ps_buffer_printf(line, "%s%s", *last == '|' || *last == ' ' ? "" : " ",
-                            graph->values[node->inputs[0]].name));
-    if (a->skip > 0) {
-        PS_TRY(ps_buffer_printf(line, "+%u", a->skip));
-    }
-    // What is declined says how many bytes it is about.
-    if (a->bytes > 0 && a->reason < PS_REASON_DECLINED) {
-        PS_TRY(ps_buffer_printf(line, ":%u", a->bytes));
-    }
-    return a->reason == PS_REASON_WHOLE
-               ? PS_OK
-               : ps_buffer_printf(line, "(%s)", ps_reason_name((ps_reason)a->reason));
+    PS_TRY(ps_buffer_printf(line, "%s", *last == '|' || *last == ' ' ? "" : " "));
+    return ps_test_print_prefetch(graph->values[node->inputs[0]].name, &node->attributes, line);
 }
 
 static ps_status prefetch(ps_graph *graph, void *context)

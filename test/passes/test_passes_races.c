@@ -191,6 +191,7 @@ static ps_status try_plan(ps_gen *gen, ps_arena *arena, ps_plan **out)
     } while (options.ranks == 0 && has_partials(&graph));
     options.rank = options.ranks == 0 ? 0 : pick(gen, 0, options.ranks - 1);
     options.prefetch = (ps_prefetch_policy)pick(gen, 0, PS_PREFETCH_POLICY_COUNT - 1);
+    options.prefetch_threads = pick(gen, 0, 2);
     options.comm_schedule = (ps_comm_schedule)pick(gen, 0, PS_COMM_SCHEDULE_COUNT - 1);
     options.sequence_parallel = options.comm_schedule != PS_COMM_FUSED && pick(gen, 0, 1) == 1;
     options.best_logits = pick(gen, 0, 60);

@@ -235,7 +235,9 @@ static void test_every_rank_gets_its_part(void **state)
             .machine = &machine,
             .ranks = (uint32_t)ps_gen_range(&gen, 2, 9),
             .comm_schedule = (ps_comm_schedule)ps_gen_range(&gen, 0, PS_COMM_SCHEDULE_COUNT - 1),
-            .prefetch = (ps_prefetch_policy)ps_gen_range(&gen, 0, PS_PREFETCH_POLICY_COUNT - 1)};
+            .prefetch = (ps_prefetch_policy)ps_gen_range(&gen, 0, PS_PREFETCH_POLICY_COUNT - 1),
+            .prefetch_threads = (uint32_t)ps_gen_range(&gen, 0, 2),
+            .ratios = ps_test_ratios(0.5)};
         options.sequence_parallel = options.comm_schedule != PS_COMM_FUSED &&
                                     ps_gen_range(&gen, 0, 1) == 1;
         options.best_logits = (uint32_t)ps_gen_range(&gen, 0, 100);

@@ -6,8 +6,7 @@
 // which states the bytes of everything), and its plan as one line.
 //
 // In a line "/" is a wait, "v" a vector operator, a word a linear or an attention by its site, and
-// in brackets stands what is prefetched there: "gate" is all of it, "gate:100" so many bytes; a
-// word in parentheses is the reason.
+// in brackets stands what is prefetched there (ps_test_print_prefetch).
 #include "ir/graph_text_test.h"
 #include "passes/passes_test.h"
 
@@ -21,17 +20,10 @@ typedef struct found {
 static ps_status describe_prefetch(const ps_plan *plan, uint32_t i, ps_buffer *line)
 {
     const ps_plan_step *step = &plan->steps[i];
-    const ps_op_attributes *a = &step->attributes;
     const bool is_first = i == 0 || plan->steps[i - 1].op != PS_OP_PREFETCH;
     const bool is_last = plan->steps[i + 1].op != PS_OP_PREFETCH;
-    PS_TRY(ps_buffer_printf(line, "%s%s", is_first ? "[" : " ",
-                            plan->values[step->inputs[0]].is.name));
-    if (a->bytes > 0 && a->reason < PS_REASON_DECLINED) {
-        PS_TRY(ps_buffer_printf(line, ":%u", a->bytes));
-    }
-    if (a->reason != PS_REASON_WHOLE) {
-        PS_TRY(ps_buffer_printf(line, "(%s)", ps_reason_name((ps_reason)a->reason)));
-    }
+    PS_TRY(ps_buffer_printf(line, "%s", is_first ? "[" : " "));
+    PS_TRY(ps_test_print_prefetch(plan->values[step->inputs[0]].is.name, &step->attributes, line));
     return is_last ? ps_buffer_printf(line, "]") : PS_OK;
 }
 

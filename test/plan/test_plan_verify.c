@@ -339,6 +339,20 @@ static fault DECODE_FAULTS[] = {
     {"prefetch of 'kv.1' starts late", "prefetch %kv.1 {layer=1 site=kv} split=units stream=2\n",
      "", "kv_write %kr, %v, %kv.1",
      "prefetch %kv.1 {layer=1 site=kv} split=units stream=2\nkv_write %kr, %v, %kv.1"},
+    // Dedicated threads need time, their own stream, and a reader at which to stop.
+    {"prefetch of 'gate.weight' starts late: nothing runs between it and its reader",
+     "%gu = gate_up",
+     "prefetch %gate.weight {layer=3 window=side} split=units stream=3\n%gu = gate_up"},
+    {"prefetch: stream=2, 3 would be right", "%r1.q8 = quantise",
+     "prefetch %up.weight {layer=3 window=side} split=units stream=2\n%r1.q8 = quantise"},
+    {"prefetch: stream=3, 2 would be right", "%r1.q8 = quantise",
+     "prefetch %up.weight {layer=3} split=units stream=3\n%r1.q8 = quantise"},
+    {"prefetch of 'q.weight', which nobody reads after it", "%r1.q8 = quantise",
+     "prefetch %q.weight {layer=3 window=side} split=units stream=3\n%r1.q8 = quantise"},
+    {"a prefetch fills a wait and has none itself", "%r1.q8 = quantise",
+     "barrier\nprefetch %up.weight {layer=3 window=side} split=units stream=3\n%r1.q8 = quantise"},
+    {"'gate.weight' is prefetched again in step 23, before it is read", "barrier\n%dp = linear",
+     "prefetch %gate.weight {layer=3 window=side} split=units stream=3\nbarrier\n%dp = linear"},
     // One of a barrier does not fill a collective's wait.
     {"prefetch of 'gate.weight' starts late: no barrier follows",
      "prefetch %gate.weight " GATE_PREFETCH,
@@ -534,6 +548,8 @@ static fault VARIANTS[] = {
     // Behind a barrier that follows, and again once it has been read.
     {NULL, "barrier\n%dp = linear",
      "prefetch %down.weight {layer=2 site=mlp.down} split=units stream=2\nbarrier\n%dp = linear"},
+    {NULL, "%r1.q8 = quantise",
+     "prefetch %up.weight {layer=3 window=side} split=units stream=3\n%r1.q8 = quantise"},
     {NULL, "barrier\n%dp = linear",
      "prefetch %down.weight {layer=2 site=mlp.down window=barrier} split=units stream=2\n"
      "barrier\n%dp = linear"},
