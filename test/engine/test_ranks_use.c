@@ -312,7 +312,7 @@ static int wait_for_a_late_rank(void *context)
 {
     (void)context;
     ps_ranks *ranks = NULL;
-    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 1};
+    const ps_ranks_options options = {.launch = PS_RANKS_FORK, .size = 2, .timeout_s = 2};
     must(ps_ranks_start(&options, &ranks));
     if (ps_ranks_rank(ranks) > 0) {
         (void)usleep(2500000); // later than any timeout, but alive
