@@ -60,7 +60,18 @@ static void expert_range(const ps_bound_step *step, uint32_t worker, uint32_t wo
     *to = (const char *)weight->data + skip + last * PS_CACHE_LINE_BYTES;
 }
 
-// All workers' bytes are shared out evenly.
+// A worker's part of `bytes` of a weight: as much as it reads of the weight. Of several weights that
+// make one output, a worker may read most of one and nothing of another.
+static uint64_t part_of(const ps_bound_step *step, uint64_t bytes, uint64_t own_bytes,
+                        uint32_t workers)
+{
+    const ps_weight *weight = step->inputs[0].weight;
+    const uint64_t whole = ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    return step->reader->plan->split == PS_SPLIT_COLUMNS
+               ? (uint64_t)((double)bytes * (double)own_bytes / (double)whole)
+               : bytes / workers;
+}
+
 static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t workers,
                          const char **from, const char **to)
 {
@@ -76,10 +87,13 @@ static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t wo
         }
     }
     weight_range(weight, column, begin, end, from, to);
-    const uint64_t skip = attributes->skip / workers / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES;
-    *from += smaller(skip, (uint64_t)(*to - *from));
+    const uint64_t own = (uint64_t)(*to - *from);
+    const uint64_t skip = part_of(step, attributes->skip, own, workers) / PS_CACHE_LINE_BYTES *
+                          PS_CACHE_LINE_BYTES;
+    *from += smaller(skip, own);
     if (attributes->bytes > 0) {
-        *to = *from + smaller(attributes->bytes / workers, (uint64_t)(*to - *from));
+        *to = *from +
+              smaller(part_of(step, attributes->bytes, own, workers), (uint64_t)(*to - *from));
     }
 }
 
