@@ -400,7 +400,8 @@ typedef struct ps_profile_part {
     uint64_t int8_ops, f32_ops; // multiply-adds; of experts, those that the router chose
 } ps_profile_part;
 
-// The linears of a site, in decoding or in reading prompts, by whether the run prefetched for them.
+// The linears of a site, in decoding or in reading prompts, by whether the run had a prefetch for
+// them: not in controls, nor in layers where the plan declines it.
 typedef struct ps_profile_linear {
     const char *site; // as of a ps_profile_op
     bool is_prompt;   // of plans for more than 8 rows

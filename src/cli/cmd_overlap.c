@@ -343,7 +343,8 @@ static ps_status count_runs(overlap *o)
 
 // ---- results
 
-// What vector operators do for prefetches, and these to them. Medians, microseconds; NaN: not known.
+// What vector operators do for prefetches, and these to them. Medians, microseconds; NaN: not
+// known.
 typedef struct cover {
     double with, without; // time of the vector operators
     double prefetch, overlap, slack;

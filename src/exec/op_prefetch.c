@@ -60,8 +60,8 @@ static void expert_range(const ps_bound_step *step, uint32_t worker, uint32_t wo
     *to = (const char *)weight->data + skip + last * PS_CACHE_LINE_BYTES;
 }
 
-// A worker's part of `bytes` of a weight: as much as it reads of the weight. Of several weights that
-// make one output, a worker may read most of one and nothing of another.
+// A worker's part of `bytes` of a weight: as much as it reads of the weight. Of several weights
+// that make one output, a worker may read most of one and nothing of another.
 static uint64_t part_of(const ps_bound_step *step, uint64_t bytes, uint64_t own_bytes,
                         uint32_t workers)
 {

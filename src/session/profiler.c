@@ -165,20 +165,27 @@ static const ps_value *weight_of(const ps_plan *plan, const ps_plan_step *step)
     return NULL;
 }
 
-// made: sites that prefetched in this run.
+// made: sites that prefetched in this run. A layer may have none where others have: in the plan,
+// prefetches stand before their reader.
 static void add_linears(ps_profiler *profiler, const ps_plan *plan, const ps_step *step,
                         bool is_prompt, const bool made[PS_SITE_COUNT])
 {
     const extent is = extent_of(plan, step);
+    uint32_t layers[PS_SITE_COUNT]; // of the last prefetch of a site
+    memset(layers, 0xff, sizeof layers);
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *at = &plan->steps[i];
+        const uint32_t site = at->attributes.site;
+        if (at->op == PS_OP_PREFETCH && at->attributes.reason < PS_REASON_DECLINED) {
+            layers[site] = at->attributes.layer;
+        }
         const ps_value *weight = weight_of(plan, at);
         if (weight == NULL) {
             continue;
         }
-        const uint32_t site = at->attributes.site;
+        const bool is_prefetched = made[site] && layers[site] == at->attributes.layer;
         ps_profile_linear *linear = linear_of(profiler, site, is_prompt);
-        ps_profile_part *part = made[site] ? &linear->with : &linear->without;
+        ps_profile_part *part = is_prefetched ? &linear->with : &linear->without;
         const uint64_t rows = ps_plan_rows(plan, &plan->values[at->output].is, is.rows, is.logits);
         ps_profile_op bytes = {0};
         add_bytes(plan, at, &is, &bytes);

@@ -1,7 +1,7 @@
 // session/profiler.h - counts where the time of a session's steps goes: ps_profile of prestage.h.
 //
 // Steps of a plan are summed by (operator, site), over all plans of the session. For session.c
-// only. Linears are summed by site, too: runs that prefetch for the site, and those that do not.
+// only. Linears are summed by site, too: those that had a prefetch in their run, and the others.
 #ifndef PS_SESSION_PROFILER_H
 #define PS_SESSION_PROFILER_H
 

@@ -194,47 +194,69 @@ static void test_bytes(void **state)
 
 #define DECODED 40u // the 32nd run of a plan is a control without any prefetch
 
-// What one run of the plan over one row does for the linears of a site.
-static ps_profile_part part_of(const ps_plan *plan, const char *site, bool *out_prefetches)
+static bool is_prefetched(const ps_plan *plan, uint32_t weight)
 {
-    ps_profile_part part = {0};
-    *out_prefetches = false;
     for (uint32_t i = 0; i < plan->step_count; i++) {
         const ps_plan_step *step = &plan->steps[i];
-        if (strcmp(ps_site_name((ps_site)step->attributes.site), site) != 0) {
-            continue;
-        }
         const uint32_t reason = step->attributes.reason;
-        *out_prefetches |= step->op == PS_OP_PREFETCH &&
-                           (reason == PS_REASON_WHOLE || reason == PS_REASON_PART_RATIO ||
-                            reason == PS_REASON_PART_CAP);
-        bool has_weight = false;
-        for (uint32_t j = 0; j < step->input_count && step->op != PS_OP_PREFETCH; j++) {
-            const ps_value *weight = &plan->values[step->inputs[j]].is;
-            if (weight->kind != PS_VALUE_WEIGHT || weight->rows == 1) {
-                continue;
-            }
-            has_weight = true;
-            // Experts see top_k rows, where each reads one matrix.
-            const uint64_t rows = weight->experts == 0 ? 1 : step->attributes.top_k;
-            const uint64_t ops = rows * weight->rows * weight->columns;
-            part.int8_ops += ps_dtype_is_quantised(weight->dtype) ? ops : 0;
-            part.f32_ops += ps_dtype_is_quantised(weight->dtype) ? 0 : ops;
-            part.weight_bytes += rows *
-                                 ps_packed_bytes(weight->dtype, weight->rows, weight->columns);
+        if (step->op == PS_OP_PREFETCH && step->inputs[0] == weight &&
+            (reason == PS_REASON_WHOLE || reason == PS_REASON_PART_RATIO ||
+             reason == PS_REASON_PART_CAP)) {
+            return true;
         }
-        part.linears += has_weight;
     }
-    return part;
+    return false;
 }
 
-static void expect_times(const ps_profile_part *one, uint64_t runs, const ps_profile_part *got)
+static void add_weight(const ps_plan_step *step, const ps_value *weight, ps_profile_part *part)
 {
-    assert_int_equal(runs * one->linears, got->linears);
-    assert_int_equal(runs * one->weight_bytes, got->weight_bytes);
-    assert_int_equal(runs * one->int8_ops, got->int8_ops);
-    assert_int_equal(runs * one->f32_ops, got->f32_ops);
-    assert_true((got->work_ns > 0) == (runs > 0));
+    // Experts see top_k rows, where each reads one matrix.
+    const uint64_t rows = weight->experts == 0 ? 1 : step->attributes.top_k;
+    const uint64_t ops = rows * weight->rows * weight->columns;
+    part->int8_ops += ps_dtype_is_quantised(weight->dtype) ? ops : 0;
+    part->f32_ops += ps_dtype_is_quantised(weight->dtype) ? 0 : ops;
+    part->weight_bytes += rows * ps_packed_bytes(weight->dtype, weight->rows, weight->columns);
+}
+
+// What one run of the plan over one row does for the linears of a site that it prefetches for, and
+// for the others.
+static ps_profile_linear linear_of(const ps_plan *plan, const char *site)
+{
+    ps_profile_linear linear = {0};
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        ps_profile_part *part = NULL;
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            const ps_value *weight = &plan->values[step->inputs[j]].is;
+            if (step->op != PS_OP_PREFETCH && weight->kind == PS_VALUE_WEIGHT && weight->rows > 1 &&
+                strcmp(ps_site_name((ps_site)step->attributes.site), site) == 0) {
+                part = is_prefetched(plan, step->inputs[j]) ? &linear.with : &linear.without;
+                add_weight(step, weight, part);
+            }
+        }
+        if (part != NULL) {
+            part->linears++;
+        }
+    }
+    return linear;
+}
+
+static ps_profile_part sum_parts(const ps_profile_part *a, uint64_t a_times,
+                                 const ps_profile_part *b, uint64_t b_times)
+{
+    return (ps_profile_part){.linears = a_times * a->linears + b_times * b->linears,
+                             .weight_bytes = a_times * a->weight_bytes + b_times * b->weight_bytes,
+                             .int8_ops = a_times * a->int8_ops + b_times * b->int8_ops,
+                             .f32_ops = a_times * a->f32_ops + b_times * b->f32_ops};
+}
+
+static void expect_part(const ps_profile_part *expected, const ps_profile_part *got)
+{
+    assert_int_equal(expected->linears, got->linears);
+    assert_int_equal(expected->weight_bytes, got->weight_bytes);
+    assert_int_equal(expected->int8_ops, got->int8_ops);
+    assert_int_equal(expected->f32_ops, got->f32_ops);
+    assert_true((got->work_ns > 0) == (got->linears > 0));
 }
 
 static uint32_t slack_waits(const ps_session *session)
@@ -277,13 +299,13 @@ static void linears_of(ps_model *model, ps_prefetch_policy policy)
     uint32_t sites = 0;
     for (uint32_t i = 0; i < profile.linear_count; i++) {
         const ps_profile_linear *linear = &profile.linears[i];
-        bool prefetches;
-        const ps_profile_part one = part_of(plan, linear->site, &prefetches);
-        const uint64_t with = prefetches ? DECODED - 1 : 0;
+        const ps_profile_linear one = linear_of(plan, linear->site);
+        const ps_profile_part with = sum_parts(&one.with, DECODED - 1, &one.without, 0);
+        const ps_profile_part without = sum_parts(&one.with, 1, &one.without, DECODED);
         assert_false(linear->is_prompt);
-        expect_times(&one, with, &linear->with);
-        expect_times(&one, DECODED - with, &linear->without);
-        sites += prefetches;
+        expect_part(&with, &linear->with);
+        expect_part(&without, &linear->without);
+        sites += one.with.linears > 0;
     }
     assert_int_equal(policy == PS_PREFETCH_RATIO, sites > 0);
     const uint32_t waits = slack_waits(session);
