@@ -347,6 +347,7 @@ static ps_status count_runs(overlap *o)
 // known.
 typedef struct cover {
     double with, without; // time of the vector operators
+    double stretch_with, stretch_without;
     double prefetch, overlap, slack;
     double in_time;   // bytes moved of those that workers were asked for that moved something
     double of_weight; // bytes asked for of those that readers read
@@ -367,6 +368,8 @@ static cover cover_of(ps_overlap_cover *of)
 {
     return (cover){.with = ps_overlap_median(&of->with),
                    .without = ps_overlap_median(&of->without),
+                   .stretch_with = ps_overlap_median(&of->stretch_with),
+                   .stretch_without = ps_overlap_median(&of->stretch_without),
                    .prefetch = ps_overlap_median(&of->prefetch),
                    .overlap = ps_overlap_median(&of->overlap),
                    .slack = ps_overlap_median(&of->slack),
@@ -408,13 +411,15 @@ static const char *vector_advice(const finding *f)
     const cover *c = &f->cover;
     const double gain = f->without - f->with;
     const double loss = c->with - c->without;
-    return isnan(c->prefetch)    ? "off: no worker waits there long enough to move a byte"
-           : isnan(f->kept)      ? "no control run in the trace"
-           : f->kept > 0.98      ? "off: the reader is no faster"
-           : loss > gain         ? "off: the vector operators lose more than the reader gains"
-           : c->in_time < 0.9    ? "smaller: the wait ends before all of it is there"
-           : c->slack < 0        ? "smaller: it ends after its vector operators"
-           : c->of_weight > 0.98 ? "as it is: all of the weight comes in time"
+    return isnan(c->prefetch) ? "off: no worker waits there long enough to move a byte"
+           : isnan(f->kept)   ? "no control run in the trace"
+           : f->kept > 0.98   ? "off: the reader is no faster"
+           : loss > gain      ? "off: the vector operators lose more than the reader gains"
+           : c->stretch_with > c->stretch_without
+               ? "off: with it, operator before to reader takes longer"
+           : c->in_time < 0.9            ? "smaller: the wait ends before all of it is there"
+           : c->slack < 0                ? "smaller: it ends after its vector operators"
+           : c->of_weight > 0.98         ? "as it is: all of the weight comes in time"
            : c->slack > c->prefetch / 10 ? "larger: it ends before its vector operators do"
                                          : "as it is: it fills its window";
 }
@@ -458,9 +463,9 @@ static void print_covers(const finding *findings, uint32_t count)
                 "workers "
                 "that waited. Medians.\n\n"
                 "| site        | vector us | without | slower %% | prefetch us | overlap us | "
-                "slack us | in time | of weight |\n"
+                "slack us | in time | of weight | stretch us | without |\n"
                 "| ----------- | --------: | ------: | -------: | ----------: | ---------: | "
-                "-------: | ------: | --------: |\n");
+                "-------: | ------: | --------: | ---------: | ------: |\n");
             has_any = true;
         }
         (void)printf("| %-11s ", f->site);
@@ -472,6 +477,8 @@ static void print_covers(const finding *findings, uint32_t count)
         print_cell(8, 1, c->slack);
         print_cell(7, 3, c->in_time);
         print_cell(9, 3, c->of_weight);
+        print_cell(10, 1, c->stretch_with);
+        print_cell(7, 1, c->stretch_without);
         (void)printf("|\n");
     }
 }
@@ -514,6 +521,8 @@ static void add_cover(ps_json_writer *json, const cover *c)
     ps_json_number(json, "vector_slack_us", c->slack);
     ps_json_number(json, "vector_in_time", c->in_time);
     ps_json_number(json, "asked_of_weight", c->of_weight);
+    ps_json_number(json, "stretch_us", c->stretch_with);
+    ps_json_number(json, "stretch_without_us", c->stretch_without);
 }
 
 static ps_status print_json(overlap *o, const finding *findings, uint32_t count)

@@ -42,6 +42,9 @@ double ps_overlap_median(ps_overlap_list *of); // sorts it; NaN: it is empty
 typedef struct ps_overlap_cover {
     // The worker that has most of them: time with prefetches of the site, and in runs without.
     ps_overlap_list with, without;
+    // The same of a stretch of one worker's lane: from the start of the operator before the vector
+    // operators to the end of the reader.
+    ps_overlap_list stretch_with, stretch_without;
     // Of workers that have moved something: from the first byte to the last; how much of that the
     // vector operators ran; and from its end to theirs.
     ps_overlap_list prefetch, overlap, slack;

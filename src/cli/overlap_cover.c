@@ -186,6 +186,17 @@ static ps_status count_moved(ps_overlap_cover *cover, const window *in, const gr
     return in->count == 0 ? PS_OK : ps_overlap_push(&cover->slack, end_of(in) - g->moving.end);
 }
 
+// What a prefetch costs, the operator before and the waits have to bear as well.
+static double stretch_of(const ps_overlap_trace *trace, size_t begin, size_t reader)
+{
+    size_t first = reader;
+    while (first > begin && (first == reader || trace->events[first].is_vector ||
+                             trace->events[first].is_prefetch)) {
+        first--;
+    }
+    return trace->events[reader].end - trace->events[first].start;
+}
+
 ps_status ps_overlap_count_cover(ps_overlap_trace *trace, size_t begin, size_t reader)
 {
     window in;
@@ -194,6 +205,8 @@ ps_status ps_overlap_count_cover(ps_overlap_trace *trace, size_t begin, size_t r
     const group g = group_of(trace, begin, reader);
     find_window(trace, e, &in);
     PS_TRY(ps_overlap_push(g.is_there ? &cover->with : &cover->without, in.longest));
+    PS_TRY(ps_overlap_push(g.is_there ? &cover->stretch_with : &cover->stretch_without,
+                           stretch_of(trace, begin, reader)));
     if (g.is_there) {
         cover->all_asked += g.asked;
         cover->all_of_weight += e->bytes / in.workers;
@@ -203,8 +216,9 @@ ps_status ps_overlap_count_cover(ps_overlap_trace *trace, size_t begin, size_t r
 
 void ps_overlap_cover_deinit(ps_overlap_cover *cover)
 {
-    ps_overlap_list *const lists[] = {&cover->with, &cover->without, &cover->prefetch,
-                                      &cover->overlap, &cover->slack};
+    ps_overlap_list *const lists[] = {
+        &cover->with,     &cover->without, &cover->stretch_with, &cover->stretch_without,
+        &cover->prefetch, &cover->overlap, &cover->slack};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         free(lists[i]->values);
     }

@@ -22,10 +22,10 @@ class Trace:
         self.events.append({"ph": "X", "pid": 0, "tid": tid, "name": name, "cat": "compute", "ts": self.start + start, "dur": duration,
                             "args": arguments})
 
-    def run(self, vector, reader, prefetch=None, bytes_moved=0, asked=1000, more=()):
+    def run(self, vector, reader, prefetch=None, bytes_moved=0, asked=1000, more=(), before=6):
         for worker in (0, 1):
             self.add(worker, "embed", 0, 1)
-            self.add(worker, "linear attn.o", 2, 6, layer=2, bytes=4000)
+            self.add(worker, "linear attn.o", 8 - before, before, layer=2, bytes=4000)
         self.add(0, "norm_quantise", 10, vector, layer=2)
         for tid, start, duration in more:
             self.add(tid, "add", start, duration, layer=2)
@@ -61,7 +61,7 @@ def close(site, **expected):
 def test_times():
     site = site_of(Trace().run(20, 10).run(21, 7, (12, 9), 1000))
     close(site, vector_us=21, vector_without_us=20, prefetch_us=9, overlap_us=9, vector_slack_us=10, vector_in_time=1, asked_of_weight=0.5,
-          reader_us=7, reader_without_us=10)
+          reader_us=7, reader_without_us=10, stretch_us=45, stretch_without_us=48)
 
 
 def test_overlap_is_what_lies_inside():
@@ -96,6 +96,11 @@ def test_advice():
             (24, 7, (12, 9), 1000, 1000, "off: the vector operators lose"),
             (20, 7, (12, 0), 0, 1000, "off: no worker waits")):
         site = site_of(Trace().run(20, 10).run(vector, reader, prefetch, moved, asked))
+        assert site["advice"].startswith(says), (says, site)
+    # The operator before bears it: it took 3 us without.
+    for before, says in ((6.5, "off: with it, operator before"), (5.5, "larger")):
+        site = site_of(Trace().run(20, 10, before=3).run(20, 7, (12, 9), 1000, before=before))
+        close(site, stretch_us=before + 39, stretch_without_us=45)
         assert site["advice"].startswith(says), (says, site)
     assert site_of(Trace().run(20, 7, (12, 9), 1000))["advice"] == "no control run in the trace"
 
