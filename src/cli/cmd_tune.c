@@ -85,6 +85,7 @@ static ps_status print_json(const ps_tuned *tuned, const outlook *o, const char 
     ps_json_text(&json, "comm", tuned->key.comm);
     ps_json_number(&json, "read_gbs", m->read_gbs);
     ps_json_number(&json, "cache_read_gbs", m->cache_read_gbs);
+    ps_json_number(&json, "linear_share", m->linear_share);
     ps_json_number(&json, "fill_gbs", m->fill_gbs);
     ps_json_number(&json, "int8_gops", m->int8_gops);
     ps_json_number(&json, "f32_gops", m->f32_gops);
