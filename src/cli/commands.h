@@ -7,6 +7,7 @@
 
 #include "cli/json_writer.h"
 #include "cli/options.h"
+#include "plan/plan_file.h"
 
 PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_info(const ps_cli_options *options);
@@ -67,6 +68,12 @@ PS_MUST_USE ps_status ps_cli_model_check(const ps_cli_options *options);
 // Whether `output` may be written, before the work. PS_INVALID: it is there and --force is not, it
 // is the model itself, or no regular file.
 PS_MUST_USE ps_status ps_cli_output_check(const ps_cli_options *options);
+
+// Writes a text of plans to `output`, after reading it as each rank of a session will. `then` is
+// handed the plans of rank 0 when the file is there; NULL: nobody is.
+PS_MUST_USE ps_status ps_cli_plans_write(const ps_cli_options *options, ps_str text,
+                                         ps_status (*then)(const ps_cli_options *options,
+                                                           const ps_plan_set *set));
 
 // What the command line says of a session, and of a plan.
 ps_session_options ps_cli_session_options(const ps_cli_options *options);

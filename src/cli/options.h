@@ -56,6 +56,9 @@ typedef struct ps_cli_options {
     const char *compare;                  // of bench
     const char *trace;                    // file
     const char *machine;                  // file
+    const char *objective, *emit;         // of tune
+    uint32_t time_limit;                  // seconds; 0: not given
+    ps_cli_list batches;                  // of tune; none: not given
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;
