@@ -11,7 +11,9 @@
 
 #define TURNS 7u
 #define TURNS_FINAL 15u
-#define TURN_NS 3000000u // at least, of several steps where one is shorter
+#define TURNS_LEAST 5u        // where more would take longer than
+#define TURNS_NS 4000000000.0 //   so long
+#define TURN_NS 3000000u      // at least, of several steps where one is shorter
 #define WARM_STEPS 2u
 
 typedef struct side {
@@ -81,8 +83,8 @@ static ps_status run(const real *r, side *s, uint32_t batch, uint32_t steps, dou
     return PS_OK;
 }
 
-// How many steps a turn has.
-static ps_status warm_up(real *r, uint32_t batch, uint32_t *out_steps)
+// How many steps a turn has, and how many of *turns there are time for.
+static ps_status warm_up(real *r, uint32_t batch, uint32_t *out_steps, uint32_t *turns)
 {
     double off_ns, with_ns;
     PS_TRY(run(r, &r->off, batch, WARM_STEPS, &off_ns));
@@ -90,6 +92,9 @@ static ps_status warm_up(real *r, uint32_t batch, uint32_t *out_steps)
     const double wanted = ceil(TURN_NS / (off_ns < with_ns ? off_ns : with_ns));
     const uint32_t most = r->options.context_tokens;
     *out_steps = wanted < most ? (uint32_t)wanted : most;
+    while (*turns > TURNS_LEAST && *turns * *out_steps * (off_ns + with_ns) > TURNS_NS) {
+        (*turns)--;
+    }
     return PS_OK;
 }
 
@@ -114,7 +119,7 @@ static ps_status take_turns(real *r, uint32_t batch, uint32_t turns, ps_ratio_ti
     double gains[TURNS_FINAL] = {0};
     double noises[TURNS_FINAL] = {0};
     uint32_t steps = 1;
-    PS_TRY(warm_up(r, batch, &steps));
+    PS_TRY(warm_up(r, batch, &steps, &turns));
     PS_TRY(run(r, &r->off, batch, steps, &off_ns[0]));
     for (uint32_t i = 0; i < turns; i++) {
         PS_TRY(run(r, &r->with, batch, steps, &ns[i]));
