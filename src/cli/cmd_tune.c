@@ -208,19 +208,6 @@ static ps_status look_ahead(const ps_cli_options *options, ps_machine *machine, 
     return PS_OK;
 }
 
-static ps_status parse_objective(const char *text, ps_tune_objective *out)
-{
-    const char *name;
-    *out = PS_TUNE_LATENCY;
-    for (uint32_t i = 0; (name = ps_tune_objective_name((ps_tune_objective)i)) != NULL; i++) {
-        if (text == NULL || strcmp(text, name) == 0) {
-            *out = text == NULL ? PS_TUNE_LATENCY : (ps_tune_objective)i;
-            return PS_OK;
-        }
-    }
-    return ps_fail(PS_INVALID, "--objective '%s': latency or throughput would be right", text);
-}
-
 // model: NULL for simulated time.
 static ps_status search_ratios(const ps_cli_options *options, ps_model *model,
                                const ps_machine *machine, outlook *out)
@@ -253,8 +240,8 @@ static ps_status find_ratios(const ps_cli_options *options, const ps_machine *ma
         .limit_s = options->time_limit > 0 ? options->time_limit : LIMIT_S,
         .is_simulated = options->machine != NULL,
         .is_alone = options->machine == NULL && machine->threads * ranks_of(options) == 1,
+        .objective = options->objective == PS_CLI_THROUGHPUT ? PS_TUNE_THROUGHPUT : PS_TUNE_LATENCY,
         .plan_file = options->output};
-    PS_TRY(parse_objective(options->objective, &out->report.objective));
     if (out->report.is_alone) {
         return PS_OK;
     }
@@ -350,12 +337,10 @@ static ps_status check_output(const ps_cli_options *options)
 
 static ps_status check_options(const ps_cli_options *options)
 {
-    ps_tune_objective objective;
-    const bool wants_ratios = options->objective != NULL || options->emit != NULL ||
+    const bool wants_ratios = options->objective != PS_CLI_UNSAID || options->emit != NULL ||
                               options->machine != NULL || options->time_limit > 0 ||
                               options->batches.count > 0;
     PS_TRY(wants_ratios ? ps_cli_model_check(options) : PS_OK);
-    PS_TRY(parse_objective(options->objective, &objective));
     if (options->emit != NULL && (strcmp(options->emit, "config") != 0 || options->json)) {
         return options->json
                    ? ps_fail(PS_INVALID, "--emit and --json, which holds the config, "

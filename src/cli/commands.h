@@ -38,6 +38,15 @@ PS_MUST_USE ps_status ps_cli_additional_config_apply(ps_cli_options *options);
 void ps_cli_prefetch_print(const ps_session *session, FILE *file);
 void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
 
+// With --objective latency and the policy ratio: warns when decoding is not shown to be faster by
+// it, as soon as there are enough control steps to tell. Once a process.
+void ps_cli_prefetch_warn(const ps_cli_options *options, ps_prefetch_policy policy,
+                          const ps_session *session);
+
+// Of ps_session_prefetch_get: the line that shows that all prefetches together do not make decoding
+// faster; NULL: they do, or it is not known.
+const ps_prefetch_site *ps_cli_prefetch_without_gain(const ps_prefetch_site *sites, uint32_t count);
+
 // For a command that did its work and found something bad: the exit code is 1, without an error's
 // line.
 void ps_cli_result_is_bad(void);

@@ -285,6 +285,15 @@ const ps_option_line ps_option_lines[] = {
      "{\"enabled\": true, \"prefetch_ratio\": {\"attn\": {\"qkv\": 1.0, \"o\": 1.0}, \"mlp\": "
      "{\"gate_up\": 1.0, \"down\": 1.0}, \"moe\": {\"gate_up\": 0.8}}}} has the defaults; also "
      "max_prefetch_bytes, min_tokens and max_tokens"},
+    {{"objective"},
+     0,
+     PS_OPTION_OBJECTIVE,
+     PS_CLI_RUN | PS_CLI_BENCH,
+     AT(objective),
+     0,
+     0,
+     "latency|throughput",
+     "with latency a warning says when the weight_prefetch_config has not made decoding faster"},
     // sampling
     {{"seed"},
      's',
@@ -584,7 +593,7 @@ const ps_option_line ps_option_lines[] = {
      "rows of the decode steps to find ratios for (default 1,4,16,72,144)"},
     {{"objective"},
      0,
-     PS_OPTION_TEXT,
+     PS_OPTION_OBJECTIVE,
      PS_CLI_TUNE,
      AT(objective),
      0,

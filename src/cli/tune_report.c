@@ -7,13 +7,8 @@
 #include <string.h>
 
 static const char *const MODULES[PS_MODULE_COUNT] = {"attn", "mlp", "moe"};
-static const char *const OBJECTIVES[] = {"latency", "throughput"};
-#define OBJECTIVE_COUNT (sizeof OBJECTIVES / sizeof OBJECTIVES[0])
-
-const char *ps_tune_objective_name(ps_tune_objective objective)
-{
-    return (unsigned)objective < OBJECTIVE_COUNT ? OBJECTIVES[objective] : NULL;
-}
+static const char *const OBJECTIVES[] = {
+    [PS_TUNE_LATENCY] = "latency", [PS_TUNE_THROUGHPUT] = "throughput"};
 
 // "attn.qkv"
 static const char *site_name(size_t ratio)
@@ -176,7 +171,7 @@ void ps_tune_report_print(const ps_tune_report *report)
         print_cut(report);
         (void)printf("%s, for %s, in %.1f s\n",
                      report->is_simulated ? "simulated" : "measured by steps in turns with off",
-                     ps_tune_objective_name(report->objective), tuned->took_s);
+                     OBJECTIVES[report->objective], tuned->took_s);
     }
     if (report->plan_file != NULL) {
         (void)printf("plans in %s\n", report->plan_file);
@@ -275,7 +270,7 @@ void ps_tune_report_json(const ps_tune_report *report, ps_json_writer *json)
 {
     const ps_tuned_ratios *tuned = report->tuned;
     ps_json_begin(json, "ratios", '{');
-    ps_json_text(json, "objective", ps_tune_objective_name(report->objective));
+    ps_json_text(json, "objective", OBJECTIVES[report->objective]);
     ps_json_text(json, "way",
                  report->is_alone       ? "none"
                  : report->is_simulated ? "simulated"

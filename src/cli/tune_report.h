@@ -14,8 +14,6 @@ typedef struct ps_tune_report {
     const char *plan_file; // written; NULL: none
 } ps_tune_report;
 
-const char *ps_tune_objective_name(ps_tune_objective objective); // NULL behind the last; static
-
 // A table by batch, and what follows from it.
 void ps_tune_report_print(const ps_tune_report *report);
 

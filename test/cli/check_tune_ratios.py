@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 
-from program import PRESTAGE, document, golden, main, output, refused
+from program import PRESTAGE, complaints, document, golden, main, output, refused, run
 
 MODEL = golden("smollm-q8_0")
 MOE = golden("qwen3moe-q8_0")
@@ -179,6 +179,23 @@ def test_refusals():
             refused("tune", *flags, says=["no model given"])
         refused("tune", os.path.join(folder, "none.gguf"), "--machine", machine, says=["none.gguf"])
         refused("tune", MODEL, "--machine", os.path.join(folder, "none.json"), says=["none.json"])
+
+
+def test_latency_is_held_against_a_config():
+    """In turns of 5 controls, one in 32 steps each: eight of those without any prefetch are 1280 steps."""
+    config = json.dumps({"weight_prefetch_config": {"enabled": True, "max_prefetch_bytes": 64}})
+    flags = ("bench", MODEL, "-t", "2", "-p", "0", "-n", "400", "-r", "4", "--no-ceiling", "--additional-config", config, "--ops", "--json")
+    for objective, warned in (((), False), (("--objective", "throughput"), False), (("--objective", "latency"), True)):
+        done = run(*flags, *objective)
+        lines = [line for line in complaints(done).splitlines() if not line.endswith("would be right") or "--objective" in line]
+        assert done.returncode == 0, done
+        site = [site for site in json.loads(done.stdout)[0]["prefetch"] if site["site"] == "all" and site["steps"] == "decode"][0]
+        assert site["controls"] >= 8, site
+        if warned and site["gain_lower"] <= 0:
+            assert len(lines) == 1 and "does not make decoding faster" in lines[0] and f"{site['controls']} controls" in lines[0], lines
+        else:
+            assert not lines, (lines, site)
+    refused("run", MODEL, *ANSWER, "--objective", "speed", says=["--objective 'speed'", "latency or throughput"])
 
 
 def test_interrupt():
