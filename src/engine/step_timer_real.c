@@ -109,7 +109,7 @@ static int by_value(const void *a, const void *b)
 static double quantile(double *values, uint32_t count, double part)
 {
     qsort(values, count, sizeof values[0], by_value);
-    return values[(uint32_t)(part * (count - 1) + 0.5)];
+    return values[lround(part * (count - 1))];
 }
 
 static ps_status take_turns(real *r, uint32_t batch, uint32_t turns, ps_ratio_timing *out)

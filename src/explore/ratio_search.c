@@ -1,6 +1,7 @@
 // explore/ratio_search.c - coordinate descent over sixteenths, each candidate timed once.
 #include "explore/ratio_search.h"
 
+#include <math.h>
 #include <string.h>
 
 #define CANDIDATES_MAX 512u
@@ -88,7 +89,7 @@ static ps_status descend(search *s, const ps_ratio_start *start)
 {
     candidate guess = {.gain = 0};
     for (uint32_t i = 0; i < PS_RATIO_COUNT; i++) {
-        guess.parts[i] = start->has_site[i] ? (uint8_t)(start->guess[i] * PS_RATIO_PARTS + 0.5) : 0;
+        guess.parts[i] = start->has_site[i] ? (uint8_t)lround(start->guess[i] * PS_RATIO_PARTS) : 0;
     }
     PS_TRY(consider(s, guess));
     double gain = -1; // of the round before

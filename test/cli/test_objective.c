@@ -1,5 +1,4 @@
-// Goal: a warning of prefetches that do not help is drawn by what control steps show, and by nothing
-// else.
+// Goal: what control steps show, and nothing else, draws a warning of prefetches that do not help.
 #include "cli/commands.h"
 
 #include <setjmp.h>
