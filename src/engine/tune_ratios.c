@@ -319,7 +319,8 @@ ps_status ps_tune_ratios(const char *path, const ps_tune_ratios_options *options
                            .cancel = options->cancel},
                 .start_ns = ps_clock_ns()};
     PS_TRY(ps_model_file_open(path, &file));
-    ps_status status = file.pst != NULL && ps_pst_plans(file.pst).length > 0
+    const bool has_plans = file.pst != NULL && ps_pst_plans(file.pst).length > 0;
+    ps_status status = options->model != NULL && has_plans
                            ? ps_fail(PS_INVALID, "it has plans of its own; the model that it was "
                                                  "compiled from would be right")
                            : PS_OK;

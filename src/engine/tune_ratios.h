@@ -54,7 +54,7 @@ typedef struct ps_tuned_ratios {
 
 // On rank 0. path: the model's file.
 //
-// PS_INVALID    a model with plans of its own, which sessions would use
+// PS_INVALID    an open model with plans of its own, which its sessions would use
 // PS_CANCELLED
 // others        as opening the file and making sessions
 PS_MUST_USE ps_status ps_tune_ratios(const char *path, const ps_tune_ratios_options *options,
