@@ -129,6 +129,8 @@ typedef struct ps_model_info {
     const char *isa;          // kernels in use: "ref", "avx2", "avx512"
     const char *rates;        // that plans are made with, as a line of text
     const char *rates_source; // "tuned 2026-11-29", "measured quickly now", "defaults"
+    double cache_read_gbs;    // of these rates, all workers together: 10^9 bytes a second from L2,
+    double int8_gops, f32_gops; // and 10^9 multiply-adds of quantised and of float weights
     double load_ms;
     int64_t bos, eos; // token ids, -1: none
     bool has_chat_template;
@@ -390,6 +392,22 @@ typedef struct ps_profile_op {
     uint64_t kv_bytes;     // of the positions that attention saw, each once per sequence and run
 } ps_profile_op;
 
+// What some linears of one site took, read and computed, summed.
+typedef struct ps_profile_part {
+    uint64_t linears; // how many ran
+    uint64_t work_ns;
+    uint64_t weight_bytes;      // as of a ps_profile_op
+    uint64_t int8_ops, f32_ops; // multiply-adds; of experts, those that the router chose
+} ps_profile_part;
+
+// The linears of a site, in decoding or in reading prompts, by whether the run had a prefetch for
+// them: not in controls, nor in layers where the plan declines it.
+typedef struct ps_profile_linear {
+    const char *site; // as of a ps_profile_op
+    bool is_prompt;   // of plans for more than 8 rows
+    ps_profile_part without, with;
+} ps_profile_linear;
+
 // Times are those of the calling thread, which is one of the workers, so that work and wait of all
 // operators add up to wall_ns, but for starting the workers. Bytes are those of all workers.
 typedef struct ps_profile {
@@ -399,6 +417,8 @@ typedef struct ps_profile {
     uint64_t wall_ns;
     uint32_t op_count;
     const ps_profile_op *ops; // [op_count], in the order of the plan; borrowed from the session
+    uint32_t linear_count;
+    const ps_profile_linear *linears; // [linear_count], the same
 } ps_profile;
 
 // Counts the runs from here on, in addition to what was counted before. Costs one or two readings
@@ -433,6 +453,10 @@ typedef struct ps_prefetch_site {
     uint32_t controls;
     bool is_prompt; // of steps of more than 8 rows
     bool is_off;    // the policy auto has switched it off, because it lost
+    // While a profile is taken: waits of the calling thread in which it was made, and what was left
+    // of them together when all that they were for had been moved; nothing of those that were too
+    // short. 0 waits: not measured.
+    uint64_t slack_ns, slack_waits;
 } ps_prefetch_site;
 #define PS_PREFETCH_SITES_MAX 96u
 

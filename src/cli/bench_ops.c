@@ -1,6 +1,8 @@
-// cli/bench_ops.c - lines of a profile, as Markdown, CSV and JSON.
+// cli/bench_ops.c - lines of a profile, as Markdown, CSV and JSON; linears with and without
+// prefetches, as Markdown and JSON.
 #include "cli/bench_ops.h"
 
+#include <math.h>
 #include <stdio.h>
 
 // One line, for a step.
@@ -81,6 +83,99 @@ static void print_cell(double value, int width, int digits)
     }
 }
 
+// ---- linears
+
+// One linear of a site, in runs of one kind; NaN: there were none.
+typedef struct part_line {
+    double time_us, warm_us;
+    double computes, stalls; // parts of the time
+} part_line;
+
+static part_line part_of(const ps_bench_ops *ops, const ps_profile_part *part)
+{
+    const double compute_ns = (double)part->int8_ops / ops->int8_gops +
+                              (double)part->f32_ops / ops->f32_gops;
+    const double cache_ns = (double)part->weight_bytes / ops->cache_read_gbs;
+    const double linears = (double)part->linears;
+    const double computes = compute_ns / (double)part->work_ns;
+    return (part_line){.time_us = (double)part->work_ns / linears / 1e3,
+                       .warm_us = fmax(compute_ns, cache_ns) / linears / 1e3,
+                       // Above 1 the rate was measured too low.
+                       .computes = part->work_ns == 0 ? NAN : fmin(computes, 1),
+                       .stalls = part->work_ns == 0 ? NAN : 1 - fmin(computes, 1)};
+}
+
+static void print_known(double value, int width, int digits)
+{
+    if (isnan(value)) {
+        (void)printf(" %*s |", width, "-");
+    } else {
+        (void)printf(" %*.*f |", width, digits, value);
+    }
+}
+
+static void print_linears(const ps_bench_ops *ops)
+{
+    (void)printf(
+        "Linears, one of each site: without prefetches for it (off) and with (on). With all "
+        "weights in L2\n(warm, predicted), and which part of the time is arithmetic or "
+        "stalled on memory: by rates %s.\n\n"
+        "| linear      | steps  | ran off |   ran on |    off us |     on us |   warm us | "
+        "stalled off | stalled on | compute off | compute on |\n"
+        "| ----------- | ------ | -------: | -------: | --------: | --------: | --------: | "
+        "----------: | ---------: | ----------: | ---------: |\n",
+        ops->rates_source);
+    for (uint32_t i = 0; i < ops->profile.linear_count; i++) {
+        const ps_profile_linear *linear = &ops->profile.linears[i];
+        const part_line off = part_of(ops, &linear->without);
+        const part_line on = part_of(ops, &linear->with);
+        (void)printf("| %-11s | %-6s | %8llu | %8llu |", linear->site,
+                     linear->is_prompt ? "prompt" : "decode",
+                     (unsigned long long)linear->without.linears,
+                     (unsigned long long)linear->with.linears);
+        print_known(off.time_us, 9, 1);
+        print_known(on.time_us, 9, 1);
+        print_known(isnan(off.warm_us) ? on.warm_us : off.warm_us, 9, 1);
+        print_known(off.stalls, 11, 3);
+        print_known(on.stalls, 10, 3);
+        print_known(off.computes, 11, 3);
+        print_known(on.computes, 10, 3);
+        (void)printf("\n");
+    }
+    (void)printf("\n");
+}
+
+static void add_part(ps_json_writer *json, const char *key, const ps_bench_ops *ops,
+                     const ps_profile_part *part)
+{
+    const part_line is = part_of(ops, part);
+    ps_json_begin_inline(json, key, '{');
+    ps_json_integer(json, "linears", (int64_t)part->linears);
+    ps_json_number(json, "time_us", is.time_us);
+    ps_json_number(json, "warm_us_predicted", is.warm_us);
+    ps_json_number(json, "stalled_share", is.stalls);
+    ps_json_number(json, "compute_share", is.computes);
+    ps_json_end(json, '}');
+}
+
+static void add_linears(ps_json_writer *json, const ps_bench_ops *ops)
+{
+    ps_json_text(json, "rates_source", ops->rates_source);
+    ps_json_begin(json, "linears", '[');
+    for (uint32_t i = 0; i < ops->profile.linear_count; i++) {
+        const ps_profile_linear *linear = &ops->profile.linears[i];
+        ps_json_begin(json, NULL, '{');
+        ps_json_text(json, "site", linear->site);
+        ps_json_text(json, "steps", linear->is_prompt ? "prompt" : "decode");
+        add_part(json, "off", ops, &linear->without);
+        add_part(json, "on", ops, &linear->with);
+        ps_json_end(json, '}');
+    }
+    ps_json_end(json, ']');
+}
+
+// ---- all operators
+
 void ps_bench_ops_md(const ps_bench_ops *ops)
 {
     (void)printf("\n| %-17s | %-11s | %5s | %8s | %9s | %9s | %6s | %9s | %7s | %7s |\n",
@@ -100,6 +195,7 @@ void ps_bench_ops_md(const ps_bench_ops *ops)
         (void)printf("\n");
     }
     (void)printf("\n");
+    print_linears(ops);
 }
 
 void ps_bench_ops_csv(const ps_bench_ops *ops, uint32_t index)
@@ -151,4 +247,5 @@ void ps_bench_ops_json(const ps_bench_ops *ops, ps_json_writer *json)
         add_line(json, &is);
     }
     ps_json_end(json, ']');
+    add_linears(json, ops);
 }

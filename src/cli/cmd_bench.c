@@ -428,7 +428,13 @@ static const char *model_label(const bench *b)
 
 static ps_bench_ops profile_of(const bench *b)
 {
-    ps_bench_ops ops = {.ceiling_gbs = b->side->row.ceiling_gbs};
+    ps_model_info info; // with the rates that the session's plans were made with
+    ps_model_get_info(b->model, &info);
+    ps_bench_ops ops = {.ceiling_gbs = b->side->row.ceiling_gbs,
+                        .cache_read_gbs = info.cache_read_gbs,
+                        .int8_gops = info.int8_gops,
+                        .f32_gops = info.f32_gops,
+                        .rates_source = info.rates_source};
     ps_session_profile_get(b->side->session, &ops.profile);
     return ops;
 }

@@ -9,58 +9,43 @@
 //   kept     the reader's time behind a prefetch against its time in control runs, which have none
 //   paid     the time of a run against that of a control run without any
 // All of it for prefetches at collectives, at barriers, under vector operators and of dedicated
-// threads apart.
+// threads apart. Those under vector operators are held against these operators, too
+// (overlap_cover.c): how much of a prefetch they hide, whether it ends before they do, and what it
+// costs them.
+#include "base/ops.h"
 #include "cli/commands.h"
 #include "cli/json_reader.h"
 #include "cli/json_writer.h"
+#include "cli/overlap.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SITES_MAX 16u
 #define LAYERS_MAX 4096u
-#define WORKERS_MAX 256u
-
-typedef enum window { AT_COMM, AT_BARRIER, AT_VECTOR, BESIDE, WINDOWS } window;
-
-typedef struct event {
-    double start, end; // microseconds
-    uint32_t worker;
-    bool is_prefetch;
-    window window;        // of a prefetch
-    uint32_t site, layer; // site SITES_MAX: none
-    double bytes, asked;
-    bool starts_run;
-} event;
-
-typedef struct list {
-    double *values;
-    size_t count, capacity;
-} list;
+#define NUMBER_MAX 1e15 // of microseconds, and of bytes
 
 // What is counted of a site in one kind of window.
 typedef struct counts {
     uint64_t fired;
     double moved, asked;
-    list slack, with;
+    ps_overlap_list slack, with;
 } counts;
 
 typedef struct site {
     char name[24];
-    counts in[WINDOWS];
-    list without; // its readers without a prefetch of any kind
+    counts in[PS_OVERLAP_WINDOWS];
+    ps_overlap_list without; // its readers without a prefetch of any kind
 } site;
 
 typedef struct overlap {
-    event *events;
-    size_t count;
-    site sites[SITES_MAX];
+    ps_overlap_trace trace;
+    site sites[PS_OVERLAP_SITES];
     uint32_t site_count;
-    list runs_with, runs_without;
+    ps_overlap_list runs_with, runs_without;
 } overlap;
 
-static ps_status push(list *to, double value)
+ps_status ps_overlap_push(ps_overlap_list *to, double value)
 {
     if (to->count == to->capacity) {
         const size_t capacity = to->capacity * 2 + 64;
@@ -82,7 +67,7 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static double median(list *of)
+double ps_overlap_median(ps_overlap_list *of)
 {
     if (of->count == 0) {
         return NAN;
@@ -100,8 +85,8 @@ static uint32_t find_site(overlap *o, const char *name)
             return i;
         }
     }
-    if (o->site_count == SITES_MAX || strlen(name) >= sizeof o->sites[0].name) {
-        return SITES_MAX;
+    if (o->site_count == PS_OVERLAP_SITES || strlen(name) >= sizeof o->sites[0].name) {
+        return PS_OVERLAP_SITES;
     }
     (void)snprintf(o->sites[o->site_count].name, sizeof o->sites[0].name, "%s", name);
     return o->site_count++;
@@ -127,7 +112,7 @@ typedef struct lane {
 } lane;
 
 typedef struct lanes {
-    lane list[3 * WORKERS_MAX];
+    lane list[3 * PS_OVERLAP_WORKERS];
     uint32_t count;
 } lanes;
 
@@ -138,13 +123,13 @@ static void note_lane(lanes *all, const json_t *entry)
     const bool is_prefetch = sscanf(name, "prefetch %u", &worker) == 1 ||
                              sscanf(name, "side %u", &worker) == 1;
     const int64_t process = json_integer_value(json_object_get(entry, "pid"));
-    if ((is_prefetch || sscanf(name, "worker %u", &worker) == 1) && worker < WORKERS_MAX &&
-        process >= 0 && process < WORKERS_MAX && all->count < 3 * WORKERS_MAX) {
+    if ((is_prefetch || sscanf(name, "worker %u", &worker) == 1) && worker < PS_OVERLAP_WORKERS &&
+        process >= 0 && process < PS_OVERLAP_WORKERS && all->count < 3 * PS_OVERLAP_WORKERS) {
         all->list[all->count++] = (lane){
             .process = process,
             .thread = json_integer_value(json_object_get(entry, "tid")),
             .is_prefetch = is_prefetch,
-            .worker = (uint32_t)process * WORKERS_MAX + worker};
+            .worker = (uint32_t)process * PS_OVERLAP_WORKERS + worker};
     }
 }
 
@@ -160,37 +145,70 @@ static const lane *lane_of(const lanes *all, const json_t *entry)
     return NULL;
 }
 
-static void read_event(overlap *o, const lanes *all, const json_t *entry)
+// "linear mlp.down": its operator is a vector operator?
+static bool is_vector(const char *name)
+{
+    const size_t length = strcspn(name, " ");
+    for (uint32_t op = 0; op < PS_OP_COUNT; op++) {
+        const ps_op_info *info = ps_op_get((ps_op)op);
+        if (strlen(info->name) == length && strncmp(info->name, name, length) == 0) {
+            return (info->flags & PS_OP_VECTOR) != 0;
+        }
+    }
+    return false;
+}
+
+static bool is_number(double value, double least, double most)
+{
+    return value >= least && value <= most;
+}
+
+static ps_status read_event(overlap *o, const lanes *all, const json_t *entry)
 {
     const lane *where = lane_of(all, entry);
     const char *category = text(entry, "cat");
     if (where == NULL || strcmp(text(entry, "ph"), "X") != 0 || strcmp(category, "wait") == 0 ||
         strcmp(category, "run") == 0) {
-        return;
+        return PS_OK;
     }
     const char *name = text(entry, "name");
     const char *site_name = strchr(name, ' ');
     const json_t *arguments = json_object_get(entry, "args");
-    event *e = &o->events[o->count++];
-    *e = (event){.start = number(entry, "ts"),
-                 .worker = where->worker,
-                 .is_prefetch = where->is_prefetch,
-                 .window = strncmp(name, "barrier", 7) == 0  ? AT_BARRIER
-                           : strncmp(name, "vector", 6) == 0 ? AT_VECTOR
-                           : strncmp(name, "side", 4) == 0   ? BESIDE
-                                                             : AT_COMM,
-                 .site = site_name == NULL ? SITES_MAX : find_site(o, site_name + 1),
-                 .layer = (uint32_t)number(arguments, "layer"),
-                 .bytes = number(arguments, "bytes"),
-                 .asked = number(arguments, "asked"),
-                 .starts_run = strcmp(name, "embed") == 0};
-    e->end = e->start + number(entry, "dur");
+    const double start = number(entry, "ts");
+    const double duration = number(entry, "dur");
+    const double layer = number(arguments, "layer");
+    const double bytes = number(arguments, "bytes");
+    const double asked = number(arguments, "asked");
+    if (!is_number(start, 0, NUMBER_MAX) || !is_number(duration, 0, NUMBER_MAX) ||
+        !is_number(layer, 0, LAYERS_MAX) || !is_number(bytes, 0, NUMBER_MAX) ||
+        !is_number(asked, 0, NUMBER_MAX)) {
+        return ps_fail(PS_INVALID,
+                       "event '%.40s': ts %g, dur %g, layer %g, bytes %g, asked %g: from 0 to %g, "
+                       "layers to %u, would be right",
+                       name, start, duration, layer, bytes, asked, NUMBER_MAX, LAYERS_MAX);
+    }
+    o->trace.events[o->trace.count++] = (ps_overlap_event){
+        .start = start,
+        .end = start + duration,
+        .worker = where->worker,
+        .is_prefetch = where->is_prefetch,
+        .is_vector = is_vector(name),
+        .starts_run = strcmp(name, "embed") == 0,
+        .window = strncmp(name, "barrier", 7) == 0  ? PS_OVERLAP_BARRIER
+                  : strncmp(name, "vector", 6) == 0 ? PS_OVERLAP_VECTOR
+                  : strncmp(name, "side", 4) == 0   ? PS_OVERLAP_SIDE
+                                                    : PS_OVERLAP_COMM,
+        .site = site_name == NULL ? PS_OVERLAP_SITES : find_site(o, site_name + 1),
+        .layer = (uint32_t)layer,
+        .bytes = bytes,
+        .asked = asked};
+    return PS_OK;
 }
 
 static int by_worker_and_start(const void *a, const void *b)
 {
-    const event *left = a;
-    const event *right = b;
+    const ps_overlap_event *left = a;
+    const ps_overlap_event *right = b;
     if (left->worker != right->worker) {
         return left->worker < right->worker ? -1 : 1;
     }
@@ -207,8 +225,8 @@ static ps_status read_trace(const char *path, overlap *o)
     const json_t *entries = json_is_array(document) ? document
                                                     : json_object_get(document, "traceEvents");
     lanes *all = calloc(1, sizeof *all);
-    o->events = calloc(json_array_size(entries) + 1, sizeof *o->events);
-    ps_status status = all == NULL || o->events == NULL
+    o->trace.events = calloc(json_array_size(entries) + 1, sizeof *o->trace.events);
+    ps_status status = all == NULL || o->trace.events == NULL
                            ? ps_fail(PS_NO_MEMORY, "no memory for the events of the trace")
                            : PS_OK;
     for (size_t i = 0; status == PS_OK && i < json_array_size(entries); i++) {
@@ -218,16 +236,19 @@ static ps_status read_trace(const char *path, overlap *o)
         }
     }
     for (size_t i = 0; status == PS_OK && i < json_array_size(entries); i++) {
-        read_event(o, all, json_array_get(entries, i));
+        status = read_event(o, all, json_array_get(entries, i));
     }
     json_decref(document);
     free(all);
-    if (status == PS_OK && o->count == 0) {
+    if (status == PS_OK && o->trace.count == 0) {
         return ps_fail(PS_INVALID,
                        "%s: holds no lanes of workers; prestage run --trace FILE makes one", path);
     }
+    if (status == PS_INVALID) {
+        return ps_fail_prefix(status, "%s", path);
+    }
     if (status == PS_OK) {
-        qsort(o->events, o->count, sizeof o->events[0], by_worker_and_start);
+        qsort(o->trace.events, o->trace.count, sizeof o->trace.events[0], by_worker_and_start);
     }
     return status;
 }
@@ -235,11 +256,11 @@ static ps_status read_trace(const char *path, overlap *o)
 // ---- pairing
 
 // The reader of a prefetch, in the run [at, end): the next operator of its site and layer.
-static const event *reader_of(const overlap *o, size_t at, size_t end)
+static const ps_overlap_event *reader_of(const overlap *o, size_t at, size_t end)
 {
-    const event *prefetch = &o->events[at];
+    const ps_overlap_event *prefetch = &o->trace.events[at];
     for (size_t i = at + 1; i < end; i++) {
-        const event *e = &o->events[i];
+        const ps_overlap_event *e = &o->trace.events[i];
         if (!e->is_prefetch && e->site == prefetch->site && e->layer == prefetch->layer) {
             return e;
         }
@@ -249,66 +270,69 @@ static const event *reader_of(const overlap *o, size_t at, size_t end)
 
 static ps_status count_prefetch(overlap *o, size_t at, size_t end)
 {
-    const event *e = &o->events[at];
-    const event *reader = reader_of(o, at, end);
+    const ps_overlap_event *e = &o->trace.events[at];
+    const ps_overlap_event *reader = reader_of(o, at, end);
     counts *c = &o->sites[e->site].in[e->window];
     c->fired++;
     c->moved += e->bytes;
     c->asked += e->asked;
-    return reader == NULL ? PS_OK : push(&c->slack, reader->start - e->end);
+    return reader == NULL ? PS_OK : ps_overlap_push(&c->slack, reader->start - e->end);
 }
 
 // Counts the time of an operator with the prefetches that have moved something for it, or without
 // any.
-static ps_status count_reader(overlap *o, size_t begin, size_t end, const event *reader)
+static ps_status count_reader(overlap *o, size_t begin, size_t end, const ps_overlap_event *reader)
 {
     site *s = &o->sites[reader->site];
-    bool has[WINDOWS] = {false};
+    bool has[PS_OVERLAP_WINDOWS] = {false};
     bool is_control = true;
-    for (size_t i = begin; i < end && o->events[i].start <= reader->start; i++) {
-        const event *e = &o->events[i];
+    for (size_t i = begin; i < end && o->trace.events[i].start <= reader->start; i++) {
+        const ps_overlap_event *e = &o->trace.events[i];
         if (e->is_prefetch && e->site == reader->site && e->layer == reader->layer) {
             is_control = false;
             has[e->window] |= e->bytes > 0;
         }
     }
     const double time = reader->end - reader->start;
-    for (uint32_t w = 0; w < WINDOWS; w++) {
+    for (uint32_t w = 0; w < PS_OVERLAP_WINDOWS; w++) {
         if (has[w]) {
-            PS_TRY(push(&s->in[w].with, time));
+            PS_TRY(ps_overlap_push(&s->in[w].with, time));
         }
     }
-    return is_control ? push(&s->without, time) : PS_OK;
+    return is_control ? ps_overlap_push(&s->without, time) : PS_OK;
 }
 
 static ps_status count_run(overlap *o, size_t begin, size_t end)
 {
     uint32_t prefetches = 0;
     for (size_t i = begin; i < end; i++) {
-        if (o->events[i].is_prefetch && o->events[i].site < SITES_MAX) {
+        if (o->trace.events[i].is_prefetch && o->trace.events[i].site < PS_OVERLAP_SITES) {
             prefetches++;
             PS_TRY(count_prefetch(o, i, end));
         }
     }
     // The first layer's operators stand before the first wait, and never have a prefetch.
     for (size_t i = begin; i < end; i++) {
-        const event *e = &o->events[i];
-        if (!e->is_prefetch && e->site < SITES_MAX && e->layer > 1) {
+        const ps_overlap_event *e = &o->trace.events[i];
+        if (!e->is_prefetch && e->site < PS_OVERLAP_SITES && e->layer > 1) {
             PS_TRY(count_reader(o, begin, end, e));
+            PS_TRY(e->is_vector ? PS_OK : ps_overlap_count_cover(&o->trace, begin, i));
         }
     }
-    return push(prefetches > 0 ? &o->runs_with : &o->runs_without,
-                o->events[end - 1].end - o->events[begin].start);
+    return ps_overlap_push(prefetches > 0 ? &o->runs_with : &o->runs_without,
+                           o->trace.events[end - 1].end - o->trace.events[begin].start);
 }
 
 static ps_status count_runs(overlap *o)
 {
     size_t begin = 0;
-    for (size_t i = 1; i <= o->count; i++) {
-        const bool ends = i == o->count || o->events[i].worker != o->events[begin].worker ||
-                          (o->events[i].starts_run && !o->events[i].is_prefetch);
+    for (size_t i = 1; i <= o->trace.count; i++) {
+        const bool ends = i == o->trace.count ||
+                          o->trace.events[i].worker != o->trace.events[begin].worker ||
+                          (o->trace.events[i].starts_run && !o->trace.events[i].is_prefetch);
         if (ends) {
-            if (o->events[begin].starts_run) { // a ring may have lost the start of the oldest run
+            if (o->trace.events[begin]
+                    .starts_run) { // a ring may have lost the start of the oldest run
                 PS_TRY(count_run(o, begin, i));
             }
             begin = i;
@@ -319,45 +343,91 @@ static ps_status count_runs(overlap *o)
 
 // ---- results
 
+// What vector operators do for prefetches, and these to them. Medians, microseconds; NaN: not
+// known.
+typedef struct cover {
+    double with, without; // time of the vector operators
+    double prefetch, overlap, slack;
+    double in_time;   // bytes moved of those that workers were asked for that moved something
+    double of_weight; // bytes asked for of those that readers read
+} cover;
+
 // What is said of a site in a kind of window.
 typedef struct finding {
     const char *site, *window;
-    bool is_among_workers;
+    ps_overlap_window kind;
     const counts *of;
     double in_time;              // bytes moved of those asked for
     double slack, with, without; // microseconds, medians
     double kept;                 // with / without; NaN: the trace has no control run
+    cover cover;                 // of the window `vector`
 } finding;
 
-static uint32_t find_all(overlap *o, finding out[SITES_MAX * WINDOWS])
+static cover cover_of(ps_overlap_cover *of)
 {
-    static const char *const NAMES[WINDOWS] = {"comm", "barrier", "vector", "side"};
+    return (cover){.with = ps_overlap_median(&of->with),
+                   .without = ps_overlap_median(&of->without),
+                   .prefetch = ps_overlap_median(&of->prefetch),
+                   .overlap = ps_overlap_median(&of->overlap),
+                   .slack = ps_overlap_median(&of->slack),
+                   .in_time = of->moved / of->asked,
+                   .of_weight = of->all_asked / of->all_of_weight};
+}
+
+static uint32_t find_all(overlap *o, finding out[PS_OVERLAP_SITES * PS_OVERLAP_WINDOWS])
+{
+    static const char *const NAMES[PS_OVERLAP_WINDOWS] = {"comm", "barrier", "vector", "side"};
     uint32_t count = 0;
-    for (uint32_t i = 0; i < o->site_count * WINDOWS; i++) {
-        site *s = &o->sites[i / WINDOWS];
-        counts *c = &s->in[i % WINDOWS];
+    for (uint32_t i = 0; i < o->site_count * PS_OVERLAP_WINDOWS; i++) {
+        const ps_overlap_window kind = (ps_overlap_window)(i % PS_OVERLAP_WINDOWS);
+        site *s = &o->sites[i / PS_OVERLAP_WINDOWS];
+        counts *c = &s->in[kind];
         if (c->fired > 0) {
             finding *f = &out[count++];
             *f = (finding){.site = s->name,
-                           .window = NAMES[i % WINDOWS],
-                           .is_among_workers = i % WINDOWS != AT_COMM,
+                           .window = NAMES[kind],
+                           .kind = kind,
                            .of = c,
                            .in_time = c->moved / c->asked,
-                           .slack = median(&c->slack),
-                           .with = median(&c->with),
-                           .without = median(&s->without)};
+                           .slack = ps_overlap_median(&c->slack),
+                           .with = ps_overlap_median(&c->with),
+                           .without = ps_overlap_median(&s->without)};
             f->kept = f->with / f->without;
+            if (kind == PS_OVERLAP_VECTOR) {
+                f->cover = cover_of(&o->trace.covers[i / PS_OVERLAP_WINDOWS]);
+            }
         }
     }
     return count;
 }
 
+// The check that the guide of vLLM-Ascend asks for: a prefetch ends no later than its vector
+// operators, and what it costs them its reader has to gain.
+static const char *vector_advice(const finding *f)
+{
+    const cover *c = &f->cover;
+    const double gain = f->without - f->with;
+    const double loss = c->with - c->without;
+    return isnan(c->prefetch)    ? "off: no worker waits there long enough to move a byte"
+           : isnan(f->kept)      ? "no control run in the trace"
+           : f->kept > 0.98      ? "off: the reader is no faster"
+           : loss > gain         ? "off: the vector operators lose more than the reader gains"
+           : c->in_time < 0.9    ? "smaller: the wait ends before all of it is there"
+           : c->slack < 0        ? "smaller: it ends after its vector operators"
+           : c->of_weight > 0.98 ? "as it is: all of the weight comes in time"
+           : c->slack > c->prefetch / 10 ? "larger: it ends before its vector operators do"
+                                         : "as it is: it fills its window";
+}
+
 // Among workers the last one does not wait, and moves nothing in time.
 static const char *advice(const finding *f)
 {
+    if (f->kind == PS_OVERLAP_VECTOR) {
+        return vector_advice(f);
+    }
     return isnan(f->kept)   ? "no control run in the trace"
            : f->kept > 0.98 ? "off: the reader is no faster"
-           : f->in_time < 0.9 && !f->is_among_workers
+           : f->in_time < 0.9 && f->kind == PS_OVERLAP_COMM
                ? "smaller, or a longer wait: not all of it comes in time"
            : f->slack > 20 ? "larger, if there is more to fetch: it is done early"
                            : "as it is";
@@ -370,6 +440,39 @@ static void print_cell(int width, int decimals, double value)
         (void)printf("| %*s ", width, "-");
     } else {
         (void)printf("| %*.*f ", width, decimals, value);
+    }
+}
+
+static void print_covers(const finding *findings, uint32_t count)
+{
+    bool has_any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        const finding *f = &findings[i];
+        const cover *c = &f->cover;
+        if (f->kind != PS_OVERLAP_VECTOR) {
+            continue;
+        }
+        if (!has_any) {
+            (void)printf(
+                "\nVector operators before a reader, the worker that has most; prefetches of "
+                "workers "
+                "that waited. Medians.\n\n"
+                "| site        | vector us | without | slower %% | prefetch us | overlap us | "
+                "slack us | in time | of weight |\n"
+                "| ----------- | --------: | ------: | -------: | ----------: | ---------: | "
+                "-------: | ------: | --------: |\n");
+            has_any = true;
+        }
+        (void)printf("| %-11s ", f->site);
+        print_cell(9, 1, c->with);
+        print_cell(7, 1, c->without);
+        print_cell(8, 1, c->without > 0 ? (c->with / c->without - 1) * 100 : NAN);
+        print_cell(11, 1, c->prefetch);
+        print_cell(10, 1, c->overlap);
+        print_cell(8, 1, c->slack);
+        print_cell(7, 3, c->in_time);
+        print_cell(9, 3, c->of_weight);
+        (void)printf("|\n");
     }
 }
 
@@ -390,14 +493,27 @@ static void print_table(overlap *o, const finding *findings, uint32_t count)
         print_cell(5, 2, f->kept);
         (void)printf("| %s |\n", advice(f));
     }
+    print_covers(findings, count);
     (void)printf("\n%zu runs with prefetching", o->runs_with.count);
     if (o->runs_with.count > 0) {
-        (void)printf(", %.1f us", median(&o->runs_with));
+        (void)printf(", %.1f us", ps_overlap_median(&o->runs_with));
     }
     if (o->runs_without.count > 0) {
-        (void)printf("; %zu without any, %.1f us", o->runs_without.count, median(&o->runs_without));
+        (void)printf("; %zu without any, %.1f us", o->runs_without.count,
+                     ps_overlap_median(&o->runs_without));
     }
     (void)puts("");
+}
+
+static void add_cover(ps_json_writer *json, const cover *c)
+{
+    ps_json_number(json, "vector_us", c->with);
+    ps_json_number(json, "vector_without_us", c->without);
+    ps_json_number(json, "prefetch_us", c->prefetch);
+    ps_json_number(json, "overlap_us", c->overlap);
+    ps_json_number(json, "vector_slack_us", c->slack);
+    ps_json_number(json, "vector_in_time", c->in_time);
+    ps_json_number(json, "asked_of_weight", c->of_weight);
 }
 
 static ps_status print_json(overlap *o, const finding *findings, uint32_t count)
@@ -416,14 +532,17 @@ static ps_status print_json(overlap *o, const finding *findings, uint32_t count)
         ps_json_number(&json, "slack_us", f->slack);
         ps_json_number(&json, "reader_us", f->with);
         ps_json_number(&json, "reader_without_us", f->without);
+        if (f->kind == PS_OVERLAP_VECTOR) {
+            add_cover(&json, &f->cover);
+        }
         ps_json_text(&json, "advice", advice(f));
         ps_json_end(&json, '}');
     }
     ps_json_end(&json, ']');
     ps_json_integer(&json, "runs", (int64_t)o->runs_with.count);
-    ps_json_number(&json, "run_us", median(&o->runs_with));
+    ps_json_number(&json, "run_us", ps_overlap_median(&o->runs_with));
     ps_json_integer(&json, "control_runs", (int64_t)o->runs_without.count);
-    ps_json_number(&json, "control_run_us", median(&o->runs_without));
+    ps_json_number(&json, "control_run_us", ps_overlap_median(&o->runs_without));
     ps_json_end(&json, '}');
     return ps_json_print(&json);
 }
@@ -442,7 +561,7 @@ ps_status ps_cli_overlap(const ps_cli_options *options)
         status = count_runs(o);
     }
     if (status == PS_OK) {
-        finding findings[SITES_MAX * WINDOWS];
+        finding findings[PS_OVERLAP_SITES * PS_OVERLAP_WINDOWS];
         const uint32_t count = find_all(o, findings);
         if (options->json) {
             status = print_json(o, findings, count);
@@ -450,16 +569,17 @@ ps_status ps_cli_overlap(const ps_cli_options *options)
             print_table(o, findings, count);
         }
     }
-    for (uint32_t i = 0; i < SITES_MAX; i++) {
-        for (uint32_t w = 0; w < WINDOWS; w++) {
+    for (uint32_t i = 0; i < PS_OVERLAP_SITES; i++) {
+        for (uint32_t w = 0; w < PS_OVERLAP_WINDOWS; w++) {
             free(o->sites[i].in[w].slack.values);
             free(o->sites[i].in[w].with.values);
         }
         free(o->sites[i].without.values);
+        ps_overlap_cover_deinit(&o->trace.covers[i]);
     }
     free(o->runs_with.values);
     free(o->runs_without.values);
-    free(o->events);
+    free(o->trace.events);
     free(o);
     return status;
 }

@@ -531,7 +531,8 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      NULL,
-     "where the time of each test goes: its operators, their barriers, bytes and bandwidths"},
+     "where the time of each test goes: its operators, their barriers, bytes and bandwidths, and "
+     "linears with prefetches and without"},
     // plan
     {{"output"},
      'o',

@@ -367,6 +367,9 @@ void ps_model_get_info(const ps_model *model, ps_model_info *out)
         info.threads = ps_team_workers(model->team);
         info.ranks = ps_ranks_size(model->ranks);
         info.isa = model->kernels.isa;
+        info.cache_read_gbs = model->machine.cache_read_gbs;
+        info.int8_gops = model->machine.int8_gops;
+        info.f32_gops = model->machine.f32_gops;
         info.rates = model->rates;
         info.rates_source = model->machine.source;
     }

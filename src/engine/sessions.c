@@ -178,6 +178,35 @@ static ps_status create_exec_any(const ps_model *model, const ps_session_options
     return create_exec(model, options, PS_PLANS_MADE, config, programs);
 }
 
+// Of those that ratios asked for: whether the plans hold a prefetch, and whether one was declined.
+static bool has_prefetch(const ps_session_config *config, bool is_declined)
+{
+    for (uint32_t i = 0; i < config->program_count; i++) {
+        const ps_plan *plan = ps_program_plan(config->programs[i]);
+        for (uint32_t s = 0; s < plan->step_count; s++) {
+            const ps_op_attributes *is = &plan->steps[s].attributes;
+            if (plan->steps[s].op == PS_OP_PREFETCH && is->reason != PS_REASON_RATIO_ZERO &&
+                (is->reason >= PS_REASON_DECLINED) == is_declined) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// What is switched on and does nothing is said.
+static void warn_of_nothing(const ps_model *model, const ps_session_options *options,
+                            const ps_session_config *config)
+{
+    if (options->prefetch == PS_PREFETCH_RATIO && ps_ranks_rank(model->ranks) == 0 &&
+        has_prefetch(config, true) && !has_prefetch(config, false)) {
+        ps_log(PS_LOG_WARNING,
+               "weight_prefetch_config: nothing is prefetched, %s; prestage plan would say more",
+               model->machine.threads == 1 ? "with one thread nobody waits for others"
+                                           : "no linear has a wait before it in such steps");
+    }
+}
+
 // Of this rank.
 static ps_status prepare(const ps_model *model, const ps_session_options *options,
                          ps_session_config *config, const ps_program **programs)
@@ -194,6 +223,7 @@ static ps_status prepare(const ps_model *model, const ps_session_options *option
     }
     PS_TRY(create_exec_any(model, options, config, programs));
     config->programs = programs;
+    warn_of_nothing(model, options, config);
     const ps_status status = ps_model_trace_plans(model, config);
     if (status != PS_OK) {
         ps_exec_destroy(config->exec);

@@ -264,7 +264,8 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
     const uint32_t workers = ps_team_workers(exec->team);
     program->prefetches = PS_ARENA_NEW(&exec->arena, ps_prefetch_part,
                                        (uint64_t)program->prefetch_count * workers);
-    if (program->prefetches == NULL) {
+    program->slacks = PS_ARENA_NEW(&exec->arena, ps_wait_slack, PS_GUARD_SLOTS);
+    if (program->prefetches == NULL || program->slacks == NULL) {
         return PS_NO_MEMORY;
     }
     ps_prefetch_part *part = program->prefetches;

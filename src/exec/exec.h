@@ -104,9 +104,15 @@ typedef struct ps_prefetch_report {
     uint32_t controls;
     double gain, gain_lower, gain_upper; // median and quartiles
     bool is_off;                         // it lost, and was switched off
+    // Of worker 0's waits for which times were taken (ps_exec_set_step_times): what was left of
+    // them when all that they were for had been moved, and how many there were.
+    uint64_t slack_ns, slack_waits;
 } ps_prefetch_report;
 void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_site site,
                              ps_window window, ps_prefetch_report *out);
+
+// How many prefetches of each site all runs of the program have made, as each worker counts them.
+void ps_exec_prefetches_made(const ps_program *program, uint64_t made[PS_SITE_COUNT]);
 
 // Where worker 0's time goes in one step of a plan: in its operator, and before that at its
 // barrier. Worker 0 is the thread that called, so the sum over all steps is the time of a run.

@@ -52,6 +52,12 @@ typedef struct ps_prefetch_part {
     uint64_t asked_bytes, moved_bytes;
 } ps_prefetch_part;
 
+// What was left of the waits that held prefetches of a slot when all they held had been moved;
+// nothing of those that were too short.
+typedef struct ps_wait_slack {
+    uint64_t ns, waits;
+} ps_wait_slack;
+
 struct ps_program {
     ps_program *next;
     const ps_plan *plan;
@@ -62,6 +68,7 @@ struct ps_program {
     uint32_t prefetch_count;
     uint32_t side_count;          // of prefetches of dedicated threads, among
     ps_prefetch_part *prefetches; // [workers][prefetch_count] in the order of the plan
+    ps_wait_slack *slacks;        // [PS_GUARD_SLOTS] of worker 0, where times are taken
 };
 
 typedef struct ps_kv_layer {
@@ -135,6 +142,8 @@ typedef struct ps_touch {
     ps_kv_cursor cursor;   // of a kv: its reader's spans,
     ps_kv_span span;       //   and what is left of the one at hand
     uint64_t asked_bytes, start_ns;
+    uint32_t wait_from; // parts [wait_from, end) belong to the wait at hand,
+    uint64_t done_ns;   //   and had all been moved then; 0: not yet, or times are not taken
     bool is_side; // of a dedicated thread, which makes those of its stream alone, and nobody else
 } ps_touch;
 

@@ -10,6 +10,8 @@
 // but for those that the step itself writes.
 #include "exec/record.h"
 
+#include <string.h>
+
 // Between two looks: little in a short wait, which would last longer by what is too much; more in a
 // long one, for a look reads the clock, and the clock waits for the loads before it. Half as much
 // again each time keeps what is too much below a third of the wait; and it is not lost, but read
@@ -60,7 +62,18 @@ static void expert_range(const ps_bound_step *step, uint32_t worker, uint32_t wo
     *to = (const char *)weight->data + skip + last * PS_CACHE_LINE_BYTES;
 }
 
-// All workers' bytes are shared out evenly.
+// A worker's part of `bytes` of a weight: as much as it reads of the weight. Of several weights
+// that make one output, a worker may read most of one and nothing of another.
+static uint64_t part_of(const ps_bound_step *step, uint64_t bytes, uint64_t own_bytes,
+                        uint32_t workers)
+{
+    const ps_weight *weight = step->inputs[0].weight;
+    const uint64_t whole = ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    return step->reader->plan->split == PS_SPLIT_COLUMNS
+               ? (uint64_t)((double)bytes * (double)own_bytes / (double)whole)
+               : bytes / workers;
+}
+
 static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t workers,
                          const char **from, const char **to)
 {
@@ -76,10 +89,13 @@ static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t wo
         }
     }
     weight_range(weight, column, begin, end, from, to);
-    const uint64_t skip = attributes->skip / workers / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES;
-    *from += smaller(skip, (uint64_t)(*to - *from));
+    const uint64_t own = (uint64_t)(*to - *from);
+    const uint64_t skip = part_of(step, attributes->skip, own, workers) / PS_CACHE_LINE_BYTES *
+                          PS_CACHE_LINE_BYTES;
+    *from += smaller(skip, own);
     if (attributes->bytes > 0) {
-        *to = *from + smaller(attributes->bytes / workers, (uint64_t)(*to - *from));
+        *to = *from +
+              smaller(part_of(step, attributes->bytes, own, workers), (uint64_t)(*to - *from));
     }
 }
 
@@ -227,6 +243,12 @@ static void move_piece(const ps_walk *walk, ps_touch *touch)
     touch->left_bytes -= bytes;
 }
 
+// Times are those of worker 0.
+static bool is_timed(const ps_walk *walk)
+{
+    return walk->exec->times != NULL && walk->worker == 0 && !walk->touch->is_side;
+}
+
 bool ps_exec_touch_next(void *context)
 {
     const ps_walk *walk = context;
@@ -240,12 +262,36 @@ bool ps_exec_touch_next(void *context)
         }
         end(walk, touch);
     }
+    if (touch->done_ns == 0 && is_timed(walk)) {
+        touch->done_ns = ps_clock_ns();
+    }
     return false;
+}
+
+static void count_slack(const ps_walk *walk, ps_touch *touch)
+{
+    const uint64_t now = ps_clock_ns();
+    uint64_t counted = 0; // slots
+    for (uint32_t i = touch->wait_from; i < touch->end; i++) {
+        const ps_prefetch_part *part = &touch->parts[i];
+        const uint64_t bit = (uint64_t)1 << part->slot;
+        if (is_made(walk, part) && (counted & bit) == 0) {
+            ps_wait_slack *slack = &walk->program->slacks[part->slot];
+            slack->ns += touch->done_ns == 0 ? 0 : now - touch->done_ns;
+            slack->waits++;
+            counted |= bit;
+        }
+    }
+    touch->wait_from = touch->end;
+    touch->done_ns = 0;
 }
 
 void ps_exec_touch_end(const ps_walk *walk)
 {
     ps_touch *touch = walk->touch;
+    if (is_timed(walk)) {
+        count_slack(walk, touch);
+    }
     // What the wait was too short to begin was asked for all the same.
     while (has_part(walk, touch)) {
         end(walk, touch);
@@ -265,6 +311,10 @@ void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_
                                 .gain_lower = gain.lower,
                                 .gain_upper = gain.upper,
                                 .is_off = program->guard.off >> slot & 1};
+    for (uint32_t s = 0; s < PS_GUARD_SLOTS; s++) {
+        out->slack_ns += slot == PS_GUARD_ALL || slot == s ? program->slacks[s].ns : 0;
+        out->slack_waits += slot == PS_GUARD_ALL || slot == s ? program->slacks[s].waits : 0;
+    }
     const uint32_t count = program->prefetch_count;
     for (uint32_t i = 0; i < count * ps_team_workers(exec->team); i++) {
         const ps_prefetch_part *part = &program->prefetches[i];
@@ -274,5 +324,13 @@ void ps_exec_prefetch_report(const ps_exec *exec, const ps_program *program, ps_
             out->asked_bytes += part->asked_bytes;
             out->moved_bytes += part->moved_bytes;
         }
+    }
+}
+
+void ps_exec_prefetches_made(const ps_program *program, uint64_t made[PS_SITE_COUNT])
+{
+    memset(made, 0, PS_SITE_COUNT * sizeof made[0]);
+    for (uint32_t i = 0; i < program->prefetch_count; i++) {
+        made[program->prefetches[i].slot % PS_SITE_COUNT] += program->prefetches[i].fired;
     }
 }

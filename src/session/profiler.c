@@ -14,6 +14,8 @@ struct ps_profiler {
     ps_profile sum;
     ps_profile_op ops[OPS_MAX];
     uint32_t seen[PS_OP_COUNT][PS_SITE_COUNT]; // 1 + index into ops, 0: not yet
+    ps_profile_linear linears[2 * PS_SITE_COUNT];
+    uint32_t seen_linears[2][PS_SITE_COUNT]; // the same into linears, prompts behind
 };
 
 ps_status ps_profiler_create(const ps_program *const *programs, uint32_t count, ps_profiler **out)
@@ -54,6 +56,7 @@ ps_profile ps_profiler_get(const ps_profiler *profiler)
 {
     ps_profile sum = profiler->sum;
     sum.ops = profiler->ops;
+    sum.linears = profiler->linears;
     return sum;
 }
 
@@ -137,6 +140,63 @@ static ps_profile_op *op_of(ps_profiler *profiler, const ps_plan_step *step)
     return &profiler->ops[*seen - 1];
 }
 
+static ps_profile_linear *linear_of(ps_profiler *profiler, uint32_t site, bool is_prompt)
+{
+    uint32_t *seen = &profiler->seen_linears[is_prompt][site];
+    if (*seen == 0) {
+        *seen = ++profiler->sum.linear_count;
+        profiler->linears[*seen - 1] = (ps_profile_linear){.site = ps_site_name((ps_site)site),
+                                                           .is_prompt = is_prompt};
+    }
+    return &profiler->linears[*seen - 1];
+}
+
+// The weight of a linear that has a site; NULL: the step is none.
+static const ps_value *weight_of(const ps_plan *plan, const ps_plan_step *step)
+{
+    const bool reads = (ps_op_get(step->op)->flags & PS_OP_READS_WEIGHTS) != 0 &&
+                       step->op != PS_OP_EMBED && step->attributes.site != PS_SITE_NONE;
+    for (uint32_t i = 0; reads && i < step->input_count; i++) {
+        const ps_value *input = &plan->values[step->inputs[i]].is;
+        if (input->kind == PS_VALUE_WEIGHT) {
+            return input;
+        }
+    }
+    return NULL;
+}
+
+// made: sites that prefetched in this run. A layer may have none where others have: in the plan,
+// prefetches stand before their reader.
+static void add_linears(ps_profiler *profiler, const ps_plan *plan, const ps_step *step,
+                        bool is_prompt, const bool made[PS_SITE_COUNT])
+{
+    const extent is = extent_of(plan, step);
+    uint32_t layers[PS_SITE_COUNT]; // of the last prefetch of a site
+    memset(layers, 0xff, sizeof layers);
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *at = &plan->steps[i];
+        const uint32_t site = at->attributes.site;
+        if (at->op == PS_OP_PREFETCH && at->attributes.reason < PS_REASON_DECLINED) {
+            layers[site] = at->attributes.layer;
+        }
+        const ps_value *weight = weight_of(plan, at);
+        if (weight == NULL) {
+            continue;
+        }
+        const bool is_prefetched = made[site] && layers[site] == at->attributes.layer;
+        ps_profile_linear *linear = linear_of(profiler, site, is_prompt);
+        ps_profile_part *part = is_prefetched ? &linear->with : &linear->without;
+        const uint64_t rows = ps_plan_rows(plan, &plan->values[at->output].is, is.rows, is.logits);
+        ps_profile_op bytes = {0};
+        add_bytes(plan, at, &is, &bytes);
+        part->linears++;
+        part->work_ns += profiler->times[i].work_ns;
+        part->weight_bytes += bytes.weight_bytes;
+        *(ps_dtype_is_quantised(weight->dtype) ? &part->int8_ops : &part->f32_ops) += rows *
+                                                                                      at->row_ops;
+    }
+}
+
 static void add_run(ps_profiler *profiler, const ps_plan *plan, const ps_step *step)
 {
     const extent is = extent_of(plan, step);
@@ -158,9 +218,12 @@ static void add_run(ps_profiler *profiler, const ps_plan *plan, const ps_step *s
 }
 
 ps_status ps_profiler_run(ps_profiler *profiler, ps_exec *exec, const ps_program *program,
-                          const ps_step *step)
+                          const ps_step *step, bool is_prompt)
 {
     const ps_plan *plan = ps_program_plan(program);
+    uint64_t before[PS_SITE_COUNT], after[PS_SITE_COUNT];
+    bool made[PS_SITE_COUNT];
+    ps_exec_prefetches_made(program, before);
     memset(profiler->times, 0, ((size_t)plan->step_count + 1) * sizeof *profiler->times);
     ps_exec_set_step_times(exec, profiler->times);
     const uint64_t start_ns = ps_clock_ns();
@@ -170,6 +233,11 @@ ps_status ps_profiler_run(ps_profiler *profiler, ps_exec *exec, const ps_program
     if (status == PS_OK) {
         profiler->sum.wall_ns += wall_ns;
         add_run(profiler, plan, step);
+        ps_exec_prefetches_made(program, after);
+        for (uint32_t s = 0; s < PS_SITE_COUNT; s++) {
+            made[s] = after[s] > before[s];
+        }
+        add_linears(profiler, plan, step, is_prompt, made);
     }
     return status;
 }

@@ -1,7 +1,7 @@
 // session/profiler.h - counts where the time of a session's steps goes: ps_profile of prestage.h.
 //
 // Steps of a plan are summed by (operator, site), over all plans of the session. For session.c
-// only.
+// only. Linears are summed by site, too: those that had a prefetch in their run, and the others.
 #ifndef PS_SESSION_PROFILER_H
 #define PS_SESSION_PROFILER_H
 
@@ -19,7 +19,8 @@ void ps_profiler_destroy(ps_profiler *profiler); // NULL is allowed
 // ps_exec_run, counted when it succeeds; `program` is one of those that it was created for.
 // Allocates nothing.
 PS_MUST_USE ps_status ps_profiler_run(ps_profiler *profiler, ps_exec *exec,
-                                      const ps_program *program, const ps_step *step);
+                                      const ps_program *program, const ps_step *step,
+                                      bool is_prompt);
 
 void ps_profiler_reset(ps_profiler *profiler);
 ps_profile ps_profiler_get(const ps_profiler *profiler); // its ops live as long as the profiler

@@ -197,6 +197,11 @@ void ps_session_profile_get(const ps_session *session, ps_profile *out)
 
 // ---- prefetching
 
+static bool is_for_prompts(const ps_program *program)
+{
+    return ps_program_plan(program)->rows_max > PS_DECODE_ROWS_MAX;
+}
+
 // Of all programs of a kind; gains are those of the one that has run most.
 static ps_prefetch_site site_report(const ps_session *session, ps_site site, ps_window window,
                                     bool is_prompt)
@@ -207,7 +212,7 @@ static ps_prefetch_site site_report(const ps_session *session, ps_site site, ps_
                             .is_prompt = is_prompt};
     for (uint32_t i = 0; i < session->config.program_count; i++) {
         const ps_program *program = session->config.programs[i];
-        if ((ps_program_plan(program)->rows_max > PS_DECODE_ROWS_MAX) != is_prompt) {
+        if (is_for_prompts(program) != is_prompt) {
             continue;
         }
         ps_prefetch_report one;
@@ -217,6 +222,8 @@ static ps_prefetch_site site_report(const ps_session *session, ps_site site, ps_
         sum.asked_bytes += one.asked_bytes;
         sum.moved_bytes += one.moved_bytes;
         sum.is_off |= one.is_off;
+        sum.slack_ns += one.slack_ns;
+        sum.slack_waits += one.slack_waits;
         if (one.controls > sum.controls) {
             sum.controls = one.controls;
             sum.gain = one.gain;
@@ -264,9 +271,9 @@ static ps_status tell(ps_session *session, const ps_program *program)
 static ps_status run_program(ps_session *session, const ps_program *program)
 {
     PS_TRY(tell(session, program));
-    return session->is_profiling
-               ? ps_profiler_run(session->profiler, session->config.exec, program, session->step)
-               : ps_exec_run(session->config.exec, program, session->step);
+    return session->is_profiling ? ps_profiler_run(session->profiler, session->config.exec, program,
+                                                   session->step, is_for_prompts(program))
+                                 : ps_exec_run(session->config.exec, program, session->step);
 }
 
 // ---- sequences

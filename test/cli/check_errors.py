@@ -154,4 +154,9 @@ def test_output_that_cannot_be_written():
     assert done.returncode == 1 and done.stderr.count(b"\n") == 1, done
 
 
+def test_environment_that_cannot_be():
+    for isa in ("abc", "AVX2", "avx512 "):
+        refused("run", golden("smollm-q8_0"), "-p", "a", environment={"PS_ISA": isa}, says=[f"PS_ISA={isa}", "avx512"])
+
+
 main(sys.modules[__name__])

@@ -1,7 +1,8 @@
 // ctest-labels: golden;prop
 // Goal: a profile says what ran: counts are the plans' steps, times fill the wall and not more,
-// bytes are those that the rows read; and it changes no bit of the logits. Method: golden models at
-// several thread counts; bytes of attention counted here position by position.
+// bytes are those that the rows read; linears are told apart by whether their run prefetched for
+// them, which it does but in controls; and it changes no bit of the logits. Method: golden models
+// at several thread counts; bytes of attention and operations of linears counted here one by one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,17 +190,167 @@ static void test_bytes(void **state)
     ps_model_close(model);
 }
 
+// ---- linears with prefetches and without
+
+#define DECODED 40u // the 32nd run of a plan is a control without any prefetch
+
+static bool is_prefetched(const ps_plan *plan, uint32_t weight)
+{
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        const uint32_t reason = step->attributes.reason;
+        if (step->op == PS_OP_PREFETCH && step->inputs[0] == weight &&
+            (reason == PS_REASON_WHOLE || reason == PS_REASON_PART_RATIO ||
+             reason == PS_REASON_PART_CAP)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_weight(const ps_plan_step *step, const ps_value *weight, ps_profile_part *part)
+{
+    // Experts see top_k rows, where each reads one matrix.
+    const uint64_t rows = weight->experts == 0 ? 1 : step->attributes.top_k;
+    const uint64_t ops = rows * weight->rows * weight->columns;
+    part->int8_ops += ps_dtype_is_quantised(weight->dtype) ? ops : 0;
+    part->f32_ops += ps_dtype_is_quantised(weight->dtype) ? 0 : ops;
+    part->weight_bytes += rows * ps_packed_bytes(weight->dtype, weight->rows, weight->columns);
+}
+
+// What one run of the plan over one row does for the linears of a site that it prefetches for, and
+// for the others.
+static ps_profile_linear linear_of(const ps_plan *plan, const char *site)
+{
+    ps_profile_linear linear = {0};
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        const ps_plan_step *step = &plan->steps[i];
+        ps_profile_part *part = NULL;
+        for (uint32_t j = 0; j < step->input_count; j++) {
+            const ps_value *weight = &plan->values[step->inputs[j]].is;
+            if (step->op != PS_OP_PREFETCH && weight->kind == PS_VALUE_WEIGHT && weight->rows > 1 &&
+                strcmp(ps_site_name((ps_site)step->attributes.site), site) == 0) {
+                part = is_prefetched(plan, step->inputs[j]) ? &linear.with : &linear.without;
+                add_weight(step, weight, part);
+            }
+        }
+        if (part != NULL) {
+            part->linears++;
+        }
+    }
+    return linear;
+}
+
+static ps_profile_part sum_parts(const ps_profile_part *a, uint64_t a_times,
+                                 const ps_profile_part *b, uint64_t b_times)
+{
+    return (ps_profile_part){.linears = a_times * a->linears + b_times * b->linears,
+                             .weight_bytes = a_times * a->weight_bytes + b_times * b->weight_bytes,
+                             .int8_ops = a_times * a->int8_ops + b_times * b->int8_ops,
+                             .f32_ops = a_times * a->f32_ops + b_times * b->f32_ops};
+}
+
+static void expect_part(const ps_profile_part *expected, const ps_profile_part *got)
+{
+    assert_int_equal(expected->linears, got->linears);
+    assert_int_equal(expected->weight_bytes, got->weight_bytes);
+    assert_int_equal(expected->int8_ops, got->int8_ops);
+    assert_int_equal(expected->f32_ops, got->f32_ops);
+    assert_true((got->work_ns > 0) == (got->linears > 0));
+}
+
+static uint32_t slack_waits(const ps_session *session)
+{
+    ps_prefetch_site sites[PS_PREFETCH_SITES_MAX];
+    uint32_t waits = 0;
+    const uint32_t count = ps_session_prefetch_get(session, sites);
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_declined = sites[i].fired == 0;
+        assert_true(!is_declined || sites[i].slack_waits == 0);
+        waits += (uint32_t)sites[i].slack_waits;
+    }
+    return waits;
+}
+
+static void decode(ps_session *session, ps_sequence sequence, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const ps_row row = {sequence, (int32_t)i + 5, true};
+        expect_ok(ps_session_step(session, &row, 1));
+    }
+}
+
+static void linears_of(ps_model *model, ps_prefetch_policy policy)
+{
+    const ps_session_options options = {.context_tokens = 512,
+                                        .sequences = 1,
+                                        .batch_rows = BATCH,
+                                        .prefetch = policy,
+                                        .ratios = ps_prefetch_ratios_default()};
+    ps_session *session = NULL;
+    expect_ok(ps_session_create(model, &options, &session));
+    ps_sequence sequence;
+    expect_ok(ps_sequence_open(session, &sequence));
+    expect_ok(ps_session_profile_start(session));
+    decode(session, sequence, DECODED);
+    ps_profile profile;
+    ps_session_profile_get(session, &profile);
+    const ps_plan *plan = plan_for(session, 1, DECODED);
+    uint32_t sites = 0;
+    for (uint32_t i = 0; i < profile.linear_count; i++) {
+        const ps_profile_linear *linear = &profile.linears[i];
+        const ps_profile_linear one = linear_of(plan, linear->site);
+        const ps_profile_part with = sum_parts(&one.with, DECODED - 1, &one.without, 0);
+        const ps_profile_part without = sum_parts(&one.with, 1, &one.without, DECODED);
+        assert_false(linear->is_prompt);
+        expect_part(&with, &linear->with);
+        expect_part(&without, &linear->without);
+        sites += one.with.linears > 0;
+    }
+    assert_int_equal(policy == PS_PREFETCH_RATIO, sites > 0);
+    const uint32_t waits = slack_waits(session);
+    assert_int_equal(policy == PS_PREFETCH_RATIO, waits > 0);
+
+    // Prompts are counted apart, and nothing is while no profile is taken.
+    int32_t tokens[PROMPT];
+    make_prompt(tokens, PROMPT, 3);
+    const uint32_t count = profile.linear_count;
+    expect_ok(ps_session_prefill(session, sequence, tokens, PROMPT, NULL));
+    ps_session_profile_get(session, &profile);
+    assert_int_equal(2 * count, profile.linear_count);
+    assert_true(profile.linears[count].is_prompt);
+    const uint32_t waits_then = slack_waits(session);
+    ps_session_profile_stop(session);
+    decode(session, sequence, 5);
+    assert_int_equal(waits_then, slack_waits(session));
+    ps_session_destroy(session);
+}
+
+static void test_linears(void **state)
+{
+    ps_model *model = open_golden(*state, 2);
+    linears_of(model, PS_PREFETCH_OFF);
+    linears_of(model, PS_PREFETCH_RATIO);
+    ps_model_close(model);
+}
+
+static const struct {
+    const char *name;
+    CMUnitTestFunction function;
+} TESTS[] = {{"same bits and counts", test_same_bits_and_counts},
+             {"bytes", test_bytes},
+             {"linears", test_linears}};
+#define TEST_COUNT (sizeof TESTS / sizeof TESTS[0])
+
 int main(void)
 {
-    static char names[2 * MODEL_COUNT][64];
-    struct CMUnitTest tests[2 * MODEL_COUNT];
-    for (size_t i = 0; i < 2 * MODEL_COUNT; i++) {
-        const char *model = MODELS[i / 2];
-        (void)snprintf(names[i], sizeof names[i], "%s: %s", model,
-                       i % 2 == 0 ? "same bits and counts" : "bytes");
+    static char names[TEST_COUNT * MODEL_COUNT][64];
+    struct CMUnitTest tests[TEST_COUNT * MODEL_COUNT];
+    for (size_t i = 0; i < TEST_COUNT * MODEL_COUNT; i++) {
+        const char *model = MODELS[i / TEST_COUNT];
+        (void)snprintf(names[i], sizeof names[i], "%s: %s", model, TESTS[i % TEST_COUNT].name);
         tests[i] = (struct CMUnitTest){.name = names[i],
-                                       .test_func = i % 2 == 0 ? test_same_bits_and_counts
-                                                               : test_bytes,
+                                       .test_func = TESTS[i % TEST_COUNT].function,
                                        .initial_state = (void *)(uintptr_t)model};
     }
     return cmocka_run_group_tests(tests, NULL, NULL);

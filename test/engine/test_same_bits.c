@@ -107,19 +107,21 @@ static void test_policies(void **state)
         for (uint32_t p = 0; p < PS_PREFETCH_POLICY_COUNT; p++) {
             ps_prefetch_site sites[PS_PREFETCH_SITES_MAX];
             ps_session *session = NULL;
-            const ps_session_options options = {
-                .context_tokens = CONTEXT, .batch_rows = 128, .prefetch = (ps_prefetch_policy)p};
+            const ps_session_options options = {.context_tokens = CONTEXT,
+                                                .batch_rows = 128,
+                                                .prefetch = (ps_prefetch_policy)p,
+                                                .ratios = ps_prefetch_ratios_default()};
             float *logits = new_logits(vocabulary);
             expect_ok(ps_session_create(model, &options, &session));
             run(session, 7, 37, logits, vocabulary);
             first = first == NULL ? logits : first;
             assert_memory_equal(first, logits, (size_t)ANSWER * vocabulary * sizeof *logits);
             const uint32_t count = ps_session_prefetch_get(session, sites);
-            if (threads > 1 && p == PS_PREFETCH_AUTO) {
+            if (threads > 1 && (p == PS_PREFETCH_AUTO || p == PS_PREFETCH_RATIO)) {
                 assert_true(count > 0);
-                assert_string_equal("barrier", sites[0].window);
+                assert_string_equal(p == PS_PREFETCH_AUTO ? "barrier" : "vector", sites[0].window);
                 assert_string_equal("all", sites[count - 1].site);
-                assert_true(sites[0].fired > 0 && moved_bytes(sites, count) > 0);
+                assert_true(sites[count - 1].fired > 0 && moved_bytes(sites, count) > 0);
             } else {
                 assert_int_equal(0, count);
             }
@@ -131,6 +133,41 @@ static void test_policies(void **state)
         ps_model_close(model);
     }
     free(first);
+}
+
+// Steps in which nobody wants logits lack the readers behind the last layer, and those of a model
+// with experts a module: what is asked for them is left out.
+static void test_steps_without_readers(void **state)
+{
+    ps_model *model = open_golden(*state, 3);
+    const uint32_t vocabulary = vocabulary_of(model);
+    float *logits[PS_PREFETCH_POLICY_COUNT];
+    for (uint32_t p = 0; p < PS_PREFETCH_POLICY_COUNT; p++) {
+        const ps_session_options options = {.context_tokens = CONTEXT,
+                                            .batch_rows = 128,
+                                            .prefetch = (ps_prefetch_policy)p,
+                                            .ratios = ps_prefetch_ratios_default()};
+        ps_session *session = NULL;
+        ps_sequence sequence;
+        logits[p] = new_logits(vocabulary);
+        expect_ok(ps_session_create(model, &options, &session));
+        expect_ok(ps_sequence_open(session, &sequence));
+        for (int32_t i = 0; i < 40; i++) {
+            ps_row rows[9];
+            const uint32_t count = i % 3 == 0 ? 9 : 1;
+            for (uint32_t r = 0; r < count; r++) {
+                rows[r] = (ps_row){sequence, i + 3, false};
+            }
+            expect_ok(ps_session_step(session, rows, count));
+        }
+        step_one(session, sequence, 7, logits[p], vocabulary);
+        assert_memory_equal(logits[0], logits[p], vocabulary * sizeof(float));
+        ps_session_destroy(session);
+    }
+    for (uint32_t p = 0; p < PS_PREFETCH_POLICY_COUNT; p++) {
+        free(logits[p]);
+    }
+    ps_model_close(model);
 }
 
 // Three sequences of different lengths advance in the same steps; each must equal itself alone.
@@ -278,6 +315,7 @@ int main(void)
         CMUnitTestFunction function;
     } TESTS[] = {{"threads and pieces", test_threads_and_pieces},
                  {"policies", test_policies},
+                 {"steps without readers", test_steps_without_readers},
                  {"batches", test_batches},
                  {"many sequences", test_many_sequences},
                  {"forks", test_forks}};
