@@ -120,7 +120,7 @@ static void print_linears(const ps_bench_ops *ops)
         "Linears, one of each site: without prefetches for it (off) and with (on). With all "
         "weights in L2\n(warm, predicted), and which part of the time is arithmetic or "
         "stalled on memory: by rates %s.\n\n"
-        "| linear      | steps  | ran off |   ran on |    off us |     on us |   warm us | "
+        "| linear      | steps  |  ran off |   ran on |    off us |     on us |   warm us | "
         "stalled off | stalled on | compute off | compute on |\n"
         "| ----------- | ------ | -------: | -------: | --------: | --------: | --------: | "
         "----------: | ---------: | ----------: | ---------: |\n",

@@ -309,7 +309,7 @@ static ps_status create_session(const ps_model *model, const ps_session_options 
                                 ps_told_session *told, ps_session **out)
 {
     ps_session_config config = {0};
-    const ps_program *programs[PS_SESSION_PLANS_MAX];
+    const ps_program *programs[PS_SESSION_PLANS_MAX] = {NULL};
     PS_TRY(ps_session_prepare(model, options, &config, programs));
     if (told != NULL) {
         told->is_open = true;

@@ -237,10 +237,12 @@ def test_bench_ops_tables():
     flags = ("bench", MODEL, "-p", "4", "-n", "3", "-r", "1", "-t", "1", "--ops")
     text = output(*flags, "-o", "md").decode().partition("\n")[2]  # behind the line of rates
     blocks = [block.splitlines() for block in text.strip().split("\n\n")]
-    assert len(blocks) == 4 and all(len({line.count("|") for line in block}) == 1 for block in blocks), text
-    assert "pp4" in blocks[0][2] and "tg3" in blocks[2][2], text
-    for block in blocks[1::2]:
-        assert "operator" in block[0] and "lm_head" in "".join(block) and block[-1].startswith("| all "), text
+    assert len(blocks) == 8 and all(len({line.count("|") for line in block}) == 1 for block in blocks), text
+    assert "pp4" in blocks[0][2] and "tg3" in blocks[4][2], text
+    for operators, caption, linears in (blocks[1:4], blocks[5:8]):
+        assert "operator" in operators[0] and "lm_head" in "".join(operators) and operators[-1].startswith("| all "), text
+        assert "by rates" in caption[1] and "stalled off" in linears[0], text
+        assert {line.split()[1] for line in linears[2:]} == {"attn.qkv", "attn.o", "mlp.gate_up", "mlp.down", "lm_head"}, text
     rows = list(csv.DictReader(io.StringIO(output(*flags, "-o", "csv").decode())))
     assert all(None not in row and None not in row.values() and float(row["work_us"]) >= 0 for row in rows), rows
     for test in (("4", "0"), ("0", "3")):
