@@ -375,6 +375,7 @@ static ps_status measure_test(bench *b, const bench_test *test)
     for (uint32_t s = 0; s < b->side_count; s++) {
         b->side = &b->sides[s];
         PS_TRY(finish_side(b, test, has_ceiling));
+        ps_cli_prefetch_warn(b->options, b->side->what.prefetch, b->side->session);
     }
     return PS_OK;
 }

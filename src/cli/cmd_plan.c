@@ -5,7 +5,6 @@
 #include "cli/json_writer.h"
 #include "format/file_map.h"
 #include "format/new_file.h"
-#include "plan/plan_file.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -75,8 +74,9 @@ static ps_status print_result(const ps_cli_options *options, const ps_plan_set *
     return ps_json_print(&json);
 }
 
-// What is written is what each rank of a session will read: it is read here first.
-static ps_status write_session_plans(const ps_cli_options *options, ps_str text)
+ps_status ps_cli_plans_write(const ps_cli_options *options, ps_str text,
+                             ps_status (*then)(const ps_cli_options *options,
+                                               const ps_plan_set *set))
 {
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
@@ -92,8 +92,8 @@ static ps_status write_session_plans(const ps_cli_options *options, ps_str text)
     if (status == PS_OK) {
         status = write_file(options, text);
     }
-    if (status == PS_OK) {
-        status = print_result(options, first);
+    if (status == PS_OK && then != NULL) {
+        status = then(options, first);
     }
     ps_arena_deinit(&arena);
     return status;
@@ -143,8 +143,9 @@ ps_status ps_cli_plan(const ps_cli_options *options)
         status = options->output == NULL ? PS_OK : write_file(options, (ps_str){text, length});
     } else {
         PS_TRY(ps_plan_file(options->model, &plan_options, format_of(options), &text, &length));
-        status = options->output == NULL ? PS_OK
-                                         : write_session_plans(options, (ps_str){text, length});
+        status = options->output == NULL
+                     ? PS_OK
+                     : ps_cli_plans_write(options, (ps_str){text, length}, print_result);
     }
     if (options->output == NULL) {
         print_plan((ps_str){text, length});

@@ -159,6 +159,7 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
     if (options->stats && status == PS_OK) {
         ps_cli_prefetch_print(chat->session, stderr);
     }
+    ps_cli_prefetch_warn(options, (ps_prefetch_policy)options->prefetch, chat->session);
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     ps_answer_deinit(&answer);
     return status;

@@ -1,8 +1,10 @@
 // cli/cmd_tune.c - `prestage tune`: measures the machine, says what it found, and keeps it.
 //
-// All ranks measure; rank 0 speaks and writes.
+// All ranks measure; rank 0 speaks and writes. For a model it also finds prefetch ratios: by steps
+// on this machine, or, where --machine names another one, in simulated time.
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/tune_report.h"
 #include "engine/simulate.h"
 #include "engine/tune_machine.h"
 #include "format/file_map.h"
@@ -13,12 +15,27 @@
 
 static const ps_prefetch_policy POLICIES[] = {PS_PREFETCH_OFF, PS_PREFETCH_AUTO};
 #define POLICY_COUNT 2
+#define LIMIT_S 60u
 
-// What the planner makes of the numbers: a decode step of the model.
+_Static_assert(PS_CLI_SEQUENCES_MAX <= PS_STEP_BATCH_MAX && PS_CLI_LIST_MAX <= PS_TUNE_BATCHES_MAX,
+               "all batches of a command line can be timed");
+
+static const ps_cli_list BATCHES = {.count = 5, .values = {1, 4, 16, 72, 144}};
+
+// What was found for a model.
 typedef struct outlook {
     bool has_model;
-    ps_play plays[POLICY_COUNT];
+    ps_play plays[POLICY_COUNT]; // what the planner makes of the numbers: a decode step
+    ps_tuned_ratios ratios;
+    ps_tune_report report;
 } outlook;
+
+// Those that were started, or that are simulated.
+static uint32_t ranks_of(const ps_cli_options *options)
+{
+    const uint32_t planned = options->ranks > 0 ? options->ranks : 1;
+    return options->started == NULL ? planned : ps_ranks_size(options->started);
+}
 
 // ---- what it found
 
@@ -68,7 +85,25 @@ static void print_text(const ps_tuned *tuned, const outlook *o, const char *path
     print_fills(tuned);
     print_collectives(tuned);
     print_outlook(o);
+    if (o->has_model) {
+        ps_tune_report_print(&o->report);
+    }
     (void)printf("kept in %s\n", path);
+}
+
+static void add_outlook(ps_json_writer *json, const outlook *o)
+{
+    ps_json_begin(json, "steps", '[');
+    for (uint32_t i = 0; i < POLICY_COUNT && o->has_model; i++) {
+        ps_json_begin_inline(json, NULL, '{');
+        ps_json_text(json, "policy", ps_prefetch_policy_name(POLICIES[i]));
+        ps_json_number(json, "step_ns", o->plays[i].total_ns);
+        ps_json_end(json, '}');
+    }
+    ps_json_end(json, ']');
+    if (o->has_model) {
+        ps_tune_report_json(&o->report, json);
+    }
 }
 
 static ps_status print_json(const ps_tuned *tuned, const outlook *o, const char *path)
@@ -85,6 +120,7 @@ static ps_status print_json(const ps_tuned *tuned, const outlook *o, const char 
     ps_json_text(&json, "comm", tuned->key.comm);
     ps_json_number(&json, "read_gbs", m->read_gbs);
     ps_json_number(&json, "cache_read_gbs", m->cache_read_gbs);
+    ps_json_number(&json, "linear_share", m->linear_share);
     ps_json_number(&json, "fill_gbs", m->fill_gbs);
     ps_json_number(&json, "int8_gops", m->int8_gops);
     ps_json_number(&json, "f32_gops", m->f32_gops);
@@ -113,16 +149,32 @@ static ps_status print_json(const ps_tuned *tuned, const outlook *o, const char 
         ps_json_end(&json, '}');
     }
     ps_json_end(&json, ']');
-    ps_json_begin(&json, "steps", '[');
-    for (uint32_t i = 0; i < POLICY_COUNT && o->has_model; i++) {
-        ps_json_begin_inline(&json, NULL, '{');
-        ps_json_text(&json, "policy", ps_prefetch_policy_name(POLICIES[i]));
-        ps_json_number(&json, "step_ns", o->plays[i].total_ns);
-        ps_json_end(&json, '}');
-    }
-    ps_json_end(&json, ']');
+    add_outlook(&json, o);
     ps_json_end(&json, '}');
     return ps_json_print(&json);
+}
+
+// Of another machine.
+static ps_status print_simulated(const ps_cli_options *options, const ps_machine *machine,
+                                 const outlook *o)
+{
+    if (options->json) {
+        ps_json_writer json = {0};
+        ps_json_begin(&json, NULL, '{');
+        ps_json_text(&json, "machine", machine->name);
+        ps_json_text(&json, "rates_source", machine->source);
+        ps_json_integer(&json, "threads", machine->threads);
+        ps_json_integer(&json, "ranks", ranks_of(options));
+        add_outlook(&json, o);
+        ps_json_end(&json, '}');
+        return ps_json_print(&json);
+    }
+    char rates[PS_MACHINE_TEXT_BYTES];
+    ps_machine_describe(machine, ranks_of(options), rates);
+    (void)printf("# %s\n", rates);
+    print_outlook(o);
+    ps_tune_report_print(&o->report);
+    return PS_OK;
 }
 
 // ---- the command
@@ -143,41 +195,138 @@ static ps_status measure(const ps_cli_options *options, ps_tuned *out)
     return status;
 }
 
-static ps_status look_ahead(const ps_cli_options *options, const ps_tuned *tuned, outlook *out)
+// What the planner expects. *machine with 0 threads becomes what the options say.
+static ps_status look_ahead(const ps_cli_options *options, ps_machine *machine, outlook *out)
 {
-    ps_machine machine = tuned->machine;
-    out->has_model = options->model != NULL;
-    for (uint32_t i = 0; i < POLICY_COUNT && out->has_model; i++) {
-        const ps_plan_options plan = {.ranks = tuned->key.ranks, .prefetch = POLICIES[i]};
-        PS_TRY(ps_simulate_file(options->model, &plan, &machine, &out->plays[i]));
+    for (uint32_t i = 0; i < POLICY_COUNT; i++) {
+        const ps_plan_options plan = {.ranks = ranks_of(options),
+                                      .threads = options->threads,
+                                      .link = options->comm_link,
+                                      .machine_file = options->machine,
+                                      .prefetch = POLICIES[i]};
+        PS_TRY(ps_simulate_file(options->model, &plan, machine, &out->plays[i]));
     }
     return PS_OK;
 }
 
+// model: NULL for simulated time.
+static ps_status search_ratios(const ps_cli_options *options, ps_model *model,
+                               const ps_machine *machine, outlook *out)
+{
+    const ps_cli_list *batches = options->batches.count > 0 ? &options->batches : &BATCHES;
+    ps_cli_progress progress = {.verb = "finding ratios"};
+    ps_tune_ratios_options tune = {.model = model,
+                                   .machine = machine,
+                                   .ranks = ranks_of(options),
+                                   .session = ps_cli_session_options(options),
+                                   .batches = batches->values,
+                                   .batch_count = batches->count,
+                                   .objective = out->report.objective,
+                                   .limit_s = out->report.limit_s,
+                                   .cancel = ps_cli_interrupt_flag()};
+    if (ps_cli_progress_begin(&progress)) {
+        tune.progress = ps_cli_progress_draw;
+        tune.progress_context = &progress;
+    }
+    const ps_status status = ps_tune_ratios(options->model, &tune, &out->ratios);
+    ps_cli_progress_end(&progress);
+    return status;
+}
+
+static ps_status find_ratios(const ps_cli_options *options, const ps_machine *machine, outlook *out)
+{
+    out->has_model = true;
+    out->report = (ps_tune_report){
+        .tuned = &out->ratios,
+        .limit_s = options->time_limit > 0 ? options->time_limit : LIMIT_S,
+        .is_simulated = options->machine != NULL,
+        .is_alone = options->machine == NULL && machine->threads * ranks_of(options) == 1,
+        .objective = options->objective == PS_CLI_THROUGHPUT ? PS_TUNE_THROUGHPUT : PS_TUNE_LATENCY,
+        .plan_file = options->output};
+    if (out->report.is_alone) {
+        return PS_OK;
+    }
+    if (options->machine != NULL) {
+        return search_ratios(options, NULL, machine, out);
+    }
+    ps_model *model = NULL;
+    PS_TRY(ps_cli_model_open(options, options->threads, &model));
+    const ps_status status = search_ratios(options, model, machine, out);
+    ps_model_close(model);
+    return status;
+}
+
+static ps_status write_plans(const ps_cli_options *options, const ps_machine *machine,
+                             const outlook *found)
+{
+    char *text = NULL;
+    size_t length = 0;
+    ps_plan_options plan = ps_cli_plan_options(options);
+    if (options->output == NULL) {
+        return PS_OK;
+    }
+    plan.ranks = ranks_of(options);
+    plan.prefetch = PS_PREFETCH_RATIO;
+    PS_TRY(ps_tuned_ratios_plans(options->model, &plan, machine, &found->ratios, &text, &length));
+    const ps_status status = ps_cli_plans_write(options, (ps_str){text, length}, NULL);
+    ps_free(text);
+    return status;
+}
+
+// Rank 0, when all have measured.
 static ps_status keep(const ps_cli_options *options, const ps_tuned *tuned)
 {
     char path[PS_TUNED_PATH_BYTES];
-    outlook ahead = {0};
-    if (options->output == NULL) {
-        PS_TRY(ps_tuned_path(&tuned->key, path));
-    } else {
+    outlook found = {0};
+    ps_machine machine = tuned->machine;
+    const bool is_named = options->output != NULL && options->model == NULL;
+    if (is_named) {
         (void)snprintf(path, sizeof path, "%s", options->output);
+    } else {
+        PS_TRY(ps_tuned_path(&tuned->key, path));
     }
-    PS_TRY(look_ahead(options, tuned, &ahead));
+    if (options->model != NULL) {
+        PS_TRY(look_ahead(options, &machine, &found));
+        PS_TRY(find_ratios(options, &machine, &found));
+    }
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_KEEPS); // there is a temporary file to remove
-    PS_TRY(ps_tuned_write(tuned, path, options->output == NULL || options->force));
-    if (options->json) {
-        return print_json(tuned, &ahead, path);
+    PS_TRY(ps_tuned_write(tuned, path, !is_named || options->force));
+    if (options->model != NULL) {
+        PS_TRY(write_plans(options, &machine, &found));
     }
-    print_text(tuned, &ahead, path);
+    if (options->emit != NULL) {
+        return ps_tune_report_config(&found.report);
+    }
+    if (options->json) {
+        return print_json(tuned, &found, path);
+    }
+    print_text(tuned, &found, path);
     return PS_OK;
 }
 
-// Before the measuring: alike on all ranks of a host.
+// ---- another machine
+
+static ps_status simulate(const ps_cli_options *options)
+{
+    outlook found = {0};
+    ps_machine machine = {.threads = 0};
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
+    PS_TRY(look_ahead(options, &machine, &found));
+    PS_TRY(find_ratios(options, &machine, &found));
+    PS_TRY(write_plans(options, &machine, &found));
+    return options->emit != NULL ? ps_tune_report_config(&found.report)
+                                 : print_simulated(options, &machine, &found);
+}
+
+// ---- before the measuring, alike on all ranks of a host
+
 static ps_status check_output(const ps_cli_options *options)
 {
     if (options->output == NULL) {
         return PS_OK;
+    }
+    if (options->model != NULL) {
+        return ps_cli_output_check(options);
     }
     if (strlen(options->output) >= PS_TUNED_PATH_BYTES) {
         return ps_fail(PS_INVALID, "-o: a path of at most %u bytes would be right",
@@ -187,9 +336,28 @@ static ps_status check_output(const ps_cli_options *options)
     return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
 }
 
+static ps_status check_options(const ps_cli_options *options)
+{
+    const bool wants_ratios = options->objective != PS_CLI_UNSAID || options->emit != NULL ||
+                              options->machine != NULL || options->time_limit > 0 ||
+                              options->batches.count > 0;
+    PS_TRY(wants_ratios ? ps_cli_model_check(options) : PS_OK);
+    if (options->emit != NULL && (strcmp(options->emit, "config") != 0 || options->json)) {
+        return options->json
+                   ? ps_fail(PS_INVALID, "--emit and --json, which holds the config, "
+                                         "together; one of them would be right")
+                   : ps_fail(PS_INVALID, "--emit '%s': config would be right", options->emit);
+    }
+    if (options->machine != NULL && options->ranks_sim > 0) {
+        return ps_fail(PS_INVALID, "--ranks-sim with --machine, which is simulated anyway; --tp "
+                                   "would be right");
+    }
+    return check_output(options);
+}
+
 static ps_status check_and_measure(const ps_cli_options *options, bool is_first, ps_tuned *out)
 {
-    PS_TRY(ps_ranks_agree(options->started, is_first ? check_output(options) : PS_OK));
+    PS_TRY(ps_ranks_agree(options->started, is_first ? check_options(options) : PS_OK));
     return measure(options, out);
 }
 
@@ -197,6 +365,10 @@ ps_status ps_cli_tune(const ps_cli_options *options)
 {
     ps_tuned tuned;
     const bool is_first = ps_ranks_rank(options->started) == 0;
+    if (options->machine != NULL) {
+        PS_TRY(check_options(options));
+        return simulate(options);
+    }
     const ps_status status = check_and_measure(options, is_first, &tuned);
     if (is_first) {
         return status == PS_OK ? keep(options, &tuned) : status;

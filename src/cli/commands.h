@@ -7,6 +7,7 @@
 
 #include "cli/json_writer.h"
 #include "cli/options.h"
+#include "plan/plan_file.h"
 
 PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_info(const ps_cli_options *options);
@@ -36,6 +37,15 @@ PS_MUST_USE ps_status ps_cli_additional_config_apply(ps_cli_options *options);
 // nothing.
 void ps_cli_prefetch_print(const ps_session *session, FILE *file);
 void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
+
+// With --objective latency and the policy ratio: warns when decoding is not shown to be faster by
+// it, as soon as there are enough control steps to tell. Once a process.
+void ps_cli_prefetch_warn(const ps_cli_options *options, ps_prefetch_policy policy,
+                          const ps_session *session);
+
+// Of ps_session_prefetch_get: the line that shows that all prefetches together do not make decoding
+// faster; NULL: they do, or it is not known.
+const ps_prefetch_site *ps_cli_prefetch_without_gain(const ps_prefetch_site *sites, uint32_t count);
 
 // For a command that did its work and found something bad: the exit code is 1, without an error's
 // line.
@@ -67,6 +77,12 @@ PS_MUST_USE ps_status ps_cli_model_check(const ps_cli_options *options);
 // Whether `output` may be written, before the work. PS_INVALID: it is there and --force is not, it
 // is the model itself, or no regular file.
 PS_MUST_USE ps_status ps_cli_output_check(const ps_cli_options *options);
+
+// Writes a text of plans to `output`, after reading it as each rank of a session will. `then` is
+// handed the plans of rank 0 when the file is there; NULL: nobody is.
+PS_MUST_USE ps_status ps_cli_plans_write(const ps_cli_options *options, ps_str text,
+                                         ps_status (*then)(const ps_cli_options *options,
+                                                           const ps_plan_set *set));
 
 // What the command line says of a session, and of a plan.
 ps_session_options ps_cli_session_options(const ps_cli_options *options);

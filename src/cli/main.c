@@ -33,7 +33,8 @@ static const command COMMANDS[] = {
      "a file of packed weights, which opens without packing", ps_cli_compile},
     {"simulate", PS_CLI_SIMULATE, "MODEL", "a step under several policies, in simulated time",
      ps_cli_simulate},
-    {"tune", PS_CLI_TUNE, "[MODEL]", "measures this machine once, for all plans made on it",
+    {"tune", PS_CLI_TUNE, "[MODEL]",
+     "measures this machine once, for all plans made on it; finds prefetch ratios for MODEL",
      ps_cli_tune},
     {"overlap", PS_CLI_OVERLAP, "TRACE", "what prefetching did, read off a trace of --trace",
      ps_cli_overlap},
@@ -130,7 +131,8 @@ static ps_status refuse_command(const char *word)
 
 static ps_status run_ranks(const command *chosen, ps_cli_options *options)
 {
-    if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE) { // of ranks, not by them
+    if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE ||
+        (chosen->bit == PS_CLI_TUNE && options->machine != NULL)) { // of ranks, not by them
         return chosen->run(options);
     }
     ps_status status = ps_cli_ranks_start(options);

@@ -151,6 +151,15 @@ static ps_status parse_format(const char *what, const char *text, uint32_t *out)
     return ps_fail(PS_INVALID, "%s '%s': md, csv or json would be right", what, text);
 }
 
+static ps_status parse_objective(const char *what, const char *text, uint32_t *out)
+{
+    if (strcmp(text, "latency") != 0 && strcmp(text, "throughput") != 0) {
+        return ps_fail(PS_INVALID, "%s '%s': latency or throughput would be right", what, text);
+    }
+    *out = text[0] == 'l' ? PS_CLI_LATENCY : PS_CLI_THROUGHPUT;
+    return PS_OK;
+}
+
 static ps_status parse_kv_type(const char *what, const char *text, uint32_t *out)
 {
     const char *name;
@@ -268,6 +277,8 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_policy(what, text, at);
     case PS_OPTION_KV:
         return parse_kv_type(what, text, at);
+    case PS_OPTION_OBJECTIVE:
+        return parse_objective(what, text, at);
     }
     return ps_fail(PS_INTERNAL, "no such kind of option");
 }

@@ -35,6 +35,8 @@ typedef struct ps_cli_list {
     uint32_t values[PS_CLI_LIST_MAX];
 } ps_cli_list;
 
+typedef enum ps_cli_objective { PS_CLI_UNSAID, PS_CLI_LATENCY, PS_CLI_THROUGHPUT } ps_cli_objective;
+
 typedef enum ps_cli_format { PS_CLI_MD, PS_CLI_CSV, PS_CLI_JSON } ps_cli_format;
 
 // What the command line says; texts are borrowed from argv. Zero and NULL where it says nothing,
@@ -56,6 +58,10 @@ typedef struct ps_cli_options {
     const char *compare;                  // of bench
     const char *trace;                    // file
     const char *machine;                  // file
+    uint32_t objective;                   // ps_cli_objective
+    const char *emit;                     // of tune
+    uint32_t time_limit;                  // seconds; 0: not given
+    ps_cli_list batches;                  // of tune; none: not given
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;

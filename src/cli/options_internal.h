@@ -5,19 +5,20 @@
 #include "cli/options.h"
 
 typedef enum ps_option_kind {
-    PS_OPTION_FLAG,   // bool
-    PS_OPTION_U32,    // uint32_t
-    PS_OPTION_I64,    // int64_t
-    PS_OPTION_U64,    // uint64_t
-    PS_OPTION_F32,    // float
-    PS_OPTION_TEXT,   // const char *
-    PS_OPTION_LIST,   // ps_cli_list
-    PS_OPTION_PAIRS,  // two ps_cli_lists: pair_prompts and pair_generations
-    PS_OPTION_BIAS,   // one more of biases
-    PS_OPTION_FORMAT, // uint32_t, ps_cli_format
-    PS_OPTION_POLICY, // uint32_t, ps_prefetch_policy
-    PS_OPTION_COMM,   // uint32_t, ps_comm_schedule
-    PS_OPTION_KV,     // uint32_t, ps_kv_type
+    PS_OPTION_FLAG,      // bool
+    PS_OPTION_U32,       // uint32_t
+    PS_OPTION_I64,       // int64_t
+    PS_OPTION_U64,       // uint64_t
+    PS_OPTION_F32,       // float
+    PS_OPTION_TEXT,      // const char *
+    PS_OPTION_LIST,      // ps_cli_list
+    PS_OPTION_PAIRS,     // two ps_cli_lists: pair_prompts and pair_generations
+    PS_OPTION_BIAS,      // one more of biases
+    PS_OPTION_FORMAT,    // uint32_t, ps_cli_format
+    PS_OPTION_POLICY,    // uint32_t, ps_prefetch_policy
+    PS_OPTION_COMM,      // uint32_t, ps_comm_schedule
+    PS_OPTION_KV,        // uint32_t, ps_kv_type
+    PS_OPTION_OBJECTIVE, // uint32_t, ps_cli_objective
 } ps_option_kind;
 
 #define PS_OPTION_NAMES_MAX 3u

@@ -21,6 +21,7 @@ typedef struct job {
     const ps_kernels *kernels;
     char *memory; // [workers] slices
     uint64_t slice_bytes;
+    int value; // of each byte, when it is filled
     uint64_t rounds;
     uint32_t runs;
 } job;
@@ -38,7 +39,7 @@ static void fill_slice(void *argument, uint32_t worker, uint32_t workers)
 {
     (void)workers;
     const job *j = argument;
-    memset(j->memory + worker * j->slice_bytes, 1, j->slice_bytes);
+    memset(j->memory + worker * j->slice_bytes, j->value, j->slice_bytes);
 }
 
 static void meet(void *argument, uint32_t worker, uint32_t workers)
@@ -52,8 +53,10 @@ static void meet(void *argument, uint32_t worker, uint32_t workers)
 }
 
 // A linear over weights and activations of zeros in this worker's slice: the arithmetic does not
-// depend on values. A tile of eight int8 rows takes less than as many f32 rows.
-static void multiply(const job *j, ps_linear_fn *linear, bool floats, uint32_t worker)
+// depend on values, but for subnormal ones, which are slow. A tile of eight int8 rows takes less
+// than as many f32 rows.
+static void multiply(const job *j, ps_linear_fn *linear, bool floats, uint32_t tokens,
+                     uint32_t worker)
 {
     char *weights = j->memory + worker * j->slice_bytes;
     char *x_rows = weights + 2 * GROUPS * ps_packed_group_bytes(PS_DTYPE_Q8_0, INPUTS);
@@ -65,7 +68,7 @@ static void multiply(const job *j, ps_linear_fn *linear, bool floats, uint32_t w
         y[t] = (float *)(void *)(y_rows + t * GROUPS * PS_GROUP_ROWS * sizeof(float));
     }
     const ps_linear args = {
-        .y = y, .w = weights, .group_count = GROUPS, .inputs = INPUTS, .tokens = TOKENS, .x = x};
+        .y = y, .w = weights, .group_count = GROUPS, .inputs = INPUTS, .tokens = tokens, .x = x};
     for (uint64_t i = 0; i < j->rounds; i++) {
         linear(&args);
     }
@@ -75,14 +78,21 @@ static void multiply_int8(void *argument, uint32_t worker, uint32_t workers)
 {
     (void)workers;
     const job *j = argument;
-    multiply(j, j->kernels->linear_q8_0, false, worker);
+    multiply(j, j->kernels->linear_q8_0, false, TOKENS, worker);
+}
+
+static void multiply_one_row(void *argument, uint32_t worker, uint32_t workers)
+{
+    (void)workers;
+    const job *j = argument;
+    multiply(j, j->kernels->linear_q8_0, false, 1, worker);
 }
 
 static void multiply_f32(void *argument, uint32_t worker, uint32_t workers)
 {
     (void)workers;
     job j = *(const job *)argument;
-    multiply(&j, j.kernels->linear_f16, true, worker);
+    multiply(&j, j.kernels->linear_f16, true, TOKENS, worker);
 }
 
 static int by_value(const void *a, const void *b)
@@ -115,6 +125,7 @@ double ps_calibrate_read_of(ps_team *team, const ps_kernels *kernels, char *memo
              .kernels = kernels,
              .memory = memory,
              .slice_bytes = bytes / ps_team_workers(team) / 4096 * 4096,
+             .value = 1,
              .rounds = 1,
              .runs = runs};
     ps_team_run(team, fill_slice, &j);
@@ -147,8 +158,15 @@ ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, uint32_
     machine->cache_read_gbs = (double)(j.rounds * CACHE_BYTES * workers) /
                               median_ns(&j, read_slice);
 
-    const double products = (double)INPUTS * GROUPS * PS_GROUP_ROWS * TOKENS * workers;
     j.slice_bytes = WORKER_BYTES;
+    const double weights = (double)(GROUPS * ps_packed_group_bytes(PS_DTYPE_Q8_0, INPUTS)) *
+                           workers;
+    const double linear_gbs = (double)j.rounds * weights / median_ns(&j, multiply_one_row);
+    machine->linear_share = linear_gbs < machine->cache_read_gbs
+                                ? linear_gbs / machine->cache_read_gbs
+                                : 1;
+
+    const double products = (double)INPUTS * GROUPS * PS_GROUP_ROWS * TOKENS * workers;
     j.rounds = 3;
     machine->int8_gops = products * (double)j.rounds / median_ns(&j, multiply_int8);
     machine->f32_gops = products * (double)j.rounds / median_ns(&j, multiply_f32);

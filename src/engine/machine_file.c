@@ -15,6 +15,7 @@ const ps_json_field ps_machine_fields[] = {
     {"llc_bytes", PS_JSON_U64, offsetof(ps_machine, llc_bytes), 0, BYTES_MAX},
     {"read_gbs", PS_JSON_F64, offsetof(ps_machine, read_gbs), 1e-3, RATE_MAX},
     {"cache_read_gbs", PS_JSON_F64, offsetof(ps_machine, cache_read_gbs), 1e-3, RATE_MAX},
+    {"linear_share", PS_JSON_F64, offsetof(ps_machine, linear_share), 1e-3, 1},
     {"int8_gops", PS_JSON_F64, offsetof(ps_machine, int8_gops), 1e-3, RATE_MAX},
     {"f32_gops", PS_JSON_F64, offsetof(ps_machine, f32_gops), 1e-3, RATE_MAX},
     {"barrier_ns", PS_JSON_F64, offsetof(ps_machine, barrier_ns), 0, RATE_MAX},

@@ -9,10 +9,9 @@
 extern const ps_json_field ps_machine_fields[];
 extern const size_t ps_machine_field_count;
 
-// Reads numbers of a machine from a JSON object with any of the keys "name", "threads", "source",
-// "l2_bytes", "llc_bytes", "read_gbs", "cache_read_gbs", "int8_gops", "f32_gops", "barrier_ns",
-// "fill_gbs", "comm_ns", "comm_gbs" (as in hw/machine.h; all that `prestage plan --json` prints as
-// "machine"). What a file leaves out stays as *machine has it.
+// Reads numbers of a machine from a JSON object with any of the keys of ps_machine_fields (as in
+// hw/machine.h; all that `prestage plan --json` prints as "machine"). What a file leaves out stays
+// as *machine has it.
 //
 // PS_INVALID  no such object, an unknown key, a number out of range; the message names the
 //             right one

@@ -2,6 +2,7 @@
 #include "engine/calibrate.h"
 #include "engine/machine_file.h"
 #include "engine/session_plans.h"
+#include "engine/tune_ratios.h"
 #include "engine/tuned.h"
 
 #include "base/clock.h"
@@ -302,46 +303,76 @@ static ps_status describe_machine(const ps_plan_options *options, ps_machine *ma
     return options->link == NULL ? PS_OK : set_link(options->link, machine);
 }
 
+// Plans of a session, for a file of them.
+typedef struct session_plans {
+    const ps_gguf *file;
+    const ps_model_config *config;
+    const ps_plan_options *options;
+    const ps_tuned_ratios *tuned; // NULL: all buckets have the ratios of the options
+    ps_session_options session;
+    ps_machine machine;
+    uint32_t ranks;
+} session_plans;
+
+// Those of a bucket: what has not been tuned is off.
+static ps_prefetch_ratios ratios_of(const session_plans *s, const ps_bucket *bucket)
+{
+    ps_prefetch_ratios ratios = s->session.ratios;
+    if (s->tuned == NULL) {
+        return ratios;
+    }
+    memset(ratios.ratio, 0, sizeof ratios.ratio);
+    for (uint32_t i = 0; i < s->tuned->bucket_count; i++) {
+        if (s->tuned->buckets[i].rows == bucket->rows) {
+            memcpy(ratios.ratio, s->tuned->buckets[i].found.ratio, sizeof ratios.ratio);
+        }
+    }
+    return ratios;
+}
+
 // All plans of one rank.
-static ps_status print_rank(const ps_gguf *file, const ps_model_config *config,
-                            const ps_session_options *session, const ps_machine *machine,
-                            uint32_t ranks, uint32_t rank, ps_arena *arena, ps_buffer *out)
+static ps_status print_rank(const session_plans *s, uint32_t rank, ps_arena *arena, ps_buffer *out)
 {
     ps_bucket buckets[PS_SESSION_PLANS_MAX];
-    ps_plan_set set = {.key = ps_session_plan_key(file, machine, ranks, session), .rank = rank};
-    set.plan_count = ps_session_buckets(session, ranks, buckets);
+    ps_plan_set set = {.key = ps_session_plan_key(s->file, &s->machine, s->ranks, &s->session),
+                       .rank = rank};
+    set.plan_count = ps_session_buckets(&s->session, s->ranks, buckets);
     for (uint32_t i = 0; i < set.plan_count; i++) {
-        const ps_pass_options pass = ps_session_pass_options(session, &buckets[i], machine, ranks,
-                                                             rank);
+        ps_session_options session = s->session;
+        session.ratios = ratios_of(s, &buckets[i]);
+        const ps_pass_options pass = ps_session_pass_options(&session, &buckets[i], &s->machine,
+                                                             s->ranks, rank);
         ps_plan *plan = NULL;
-        PS_TRY(ps_engine_make_plan(config, file, &pass, arena, &plan));
+        PS_TRY(ps_engine_make_plan(s->config, s->file, &pass, arena, &plan));
         set.plans[i] = plan;
     }
     return ps_plan_set_print(&set, out);
 }
 
-static ps_status print_session(const ps_gguf *file, const ps_model_config *config,
-                               const ps_plan_options *options, ps_buffer *out)
+// machine.threads 0: as the options say.
+static ps_status print_session(session_plans *s, ps_buffer *out)
 {
-    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
-    ps_session_options session = {.context_tokens = options->context_tokens,
-                                  .batch_rows = options->rows,
-                                  .k_type = options->k_type,
-                                  .v_type = options->v_type,
-                                  .prefetch = options->prefetch,
-                                  .ratios = options->ratios,
-                                  .prefetch_threads = options->prefetch_threads,
-                                  .comm_schedule = options->comm_schedule,
-                                  .sequence_parallel = options->sequence_parallel};
-    ps_machine machine;
-    PS_TRY(ps_session_options_complete(config, &session));
-    PS_TRY(describe_machine(options, &machine));
-    PS_TRY(ps_prefetch_threads_check(session.prefetch_threads, &machine, &session.prefetch));
-    for (uint32_t rank = 0; rank < ranks; rank++) {
+    const ps_plan_options *options = s->options;
+    s->ranks = options->ranks > 1 ? options->ranks : 1;
+    s->session = (ps_session_options){.context_tokens = options->context_tokens,
+                                      .batch_rows = options->rows,
+                                      .k_type = options->k_type,
+                                      .v_type = options->v_type,
+                                      .prefetch = options->prefetch,
+                                      .ratios = options->ratios,
+                                      .prefetch_threads = options->prefetch_threads,
+                                      .comm_schedule = options->comm_schedule,
+                                      .sequence_parallel = options->sequence_parallel};
+    PS_TRY(ps_session_options_complete(s->config, &s->session));
+    if (s->machine.threads == 0) {
+        PS_TRY(describe_machine(options, &s->machine));
+    }
+    PS_TRY(
+        ps_prefetch_threads_check(s->session.prefetch_threads, &s->machine, &s->session.prefetch));
+    for (uint32_t rank = 0; rank < s->ranks; rank++) {
         ps_arena arena;
         ps_arena_init(&arena, ARENA_BYTES);
-        const ps_status status = print_rank(file, config, &session, &machine, ranks, rank, &arena,
-                                            out);
+        const ps_status status = print_rank(s, rank, &arena, out);
         ps_arena_deinit(&arena);
         PS_TRY(status);
     }
@@ -389,11 +420,6 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
 static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
                                 ps_plan_format format, ps_arena *arena, ps_buffer *out)
 {
-    if (format == PS_PLAN_SESSION) {
-        const ps_model_config *config = NULL;
-        PS_TRY(ps_model_read(file, arena, &config));
-        return print_session(file, config, options, out);
-    }
     ps_machine machine = {.threads = 0};
     const ps_pass_options pass = {
         .machine = &machine, .prefetch = options->prefetch, .ratios = options->ratios};
@@ -407,6 +433,12 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     default:
         return print_text(plan, &pass, out);
     }
+}
+
+static ps_status plan_session(session_plans *s, ps_arena *arena, ps_buffer *out)
+{
+    PS_TRY(ps_model_read(s->file, arena, &s->config));
+    return print_session(s, out);
 }
 
 // ---- graphs of others
@@ -458,17 +490,21 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     return PS_OK;
 }
 
-ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_format format,
-                       char **out_text, size_t *out_length)
+// session: what a file of plans is made with, beside the options.
+static ps_status plan_model(const char *path, const ps_plan_options *options, ps_plan_format format,
+                            session_plans *session, char **out_text, size_t *out_length)
 {
-    const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
     ps_model_file file;
     PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
+    session->file = file.gguf;
+    session->options = options;
     const ps_status status = ps_engine_name_file(
-        path, make_and_print(file.gguf, &options, format, &arena, &text));
+        path, format == PS_PLAN_SESSION
+                  ? plan_session(session, &arena, &text)
+                  : make_and_print(file.gguf, options, format, &arena, &text));
     ps_arena_deinit(&arena);
     ps_model_file_close(&file);
     if (status != PS_OK) {
@@ -478,4 +514,20 @@ ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_f
     *out_text = text.data;
     *out_length = text.length;
     return PS_OK;
+}
+
+ps_status ps_plan_file(const char *path, const ps_plan_options *given, ps_plan_format format,
+                       char **out_text, size_t *out_length)
+{
+    const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
+    session_plans session = {.tuned = NULL};
+    return plan_model(path, &options, format, &session, out_text, out_length);
+}
+
+ps_status ps_tuned_ratios_plans(const char *path, const ps_plan_options *options,
+                                const ps_machine *machine, const ps_tuned_ratios *tuned,
+                                char **out_text, size_t *out_length)
+{
+    session_plans session = {.machine = *machine, .tuned = tuned};
+    return plan_model(path, options, PS_PLAN_SESSION, &session, out_text, out_length);
 }

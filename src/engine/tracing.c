@@ -66,9 +66,11 @@ static ps_status note_machine(const ps_model *model)
     (void)snprintf(
         text, sizeof text,
         "%s, %u threads, %s: l2_bytes %llu, read_gbs %.2f, fill_gbs %.2f, cache_read_gbs %.1f, "
-        "int8_gops %.1f, f32_gops %.1f, barrier_ns %.0f, comm_ns %.0f, comm_gbs %.3f",
+        "linear_share %.2f, int8_gops %.1f, f32_gops %.1f, barrier_ns %.0f, comm_ns %.0f, comm_gbs "
+        "%.3f",
         m->name, m->threads, m->source, (unsigned long long)m->l2_bytes, m->read_gbs, m->fill_gbs,
-        m->cache_read_gbs, m->int8_gops, m->f32_gops, m->barrier_ns, m->comm_ns, m->comm_gbs);
+        m->cache_read_gbs, m->linear_share, m->int8_gops, m->f32_gops, m->barrier_ns, m->comm_ns,
+        m->comm_gbs);
     return ps_trace_note(model->trace, "calibration", text);
 }
 

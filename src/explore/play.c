@@ -86,12 +86,15 @@ static void run_step(player *p, const ps_plan_step *step)
     const ps_machine *machine = p->machine;
     double cold = 0;
     double warm = 0;
+    double warm_ns = 0;
     double int8, f32;
     for (uint32_t i = 0; i < step->input_count; i++) {
         const uint32_t id = step->inputs[i];
         const double bytes = stored_bytes(p, step, id);
         const double near = smaller(p->near[id] * used_part(p, step, id), bytes);
+        const bool is_weight = p->plan->values[id].is.kind == PS_VALUE_WEIGHT;
         warm += near;
+        warm_ns += near / machine->cache_read_gbs / (is_weight ? machine->linear_share : 1);
         cold += bytes - near;
         p->near[id] = bytes > 0 ? 0 : p->near[id];
     }
@@ -101,7 +104,7 @@ static void run_step(player *p, const ps_plan_step *step)
         p->now = p->side_done;
     }
     const double compute = larger(int8 / machine->int8_gops, f32 / machine->f32_gops);
-    const double memory = cold / machine->read_gbs + warm / machine->cache_read_gbs;
+    const double memory = cold / machine->read_gbs + warm_ns;
     const double all_cold = larger((cold + warm) / machine->read_gbs, compute);
     // What has neither weights nor KV was predicted by the scheduler for the largest step.
     const bool has_own = cold + warm > 0 || compute > 0;

@@ -263,6 +263,7 @@ ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
         .threads = threads,
         .read_gbs = 10.0 * threads,
         .cache_read_gbs = 80.0 * threads,
+        .linear_share = 1,
         .int8_gops = 100.0 * threads,
         .f32_gops = 20.0 * threads,
         .barrier_ns = 500,
@@ -280,12 +281,13 @@ ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
 void ps_machine_describe(const ps_machine *machine, uint32_t ranks,
                          char text[PS_MACHINE_TEXT_BYTES])
 {
-    int length = snprintf(text, PS_MACHINE_TEXT_BYTES,
-                          "%s, %u thread%s, %s: read %.1f GB/s, L2 %.0f GB/s, int8 %.0f Gmac/s, "
-                          "f32 %.0f Gmac/s, barrier %.0f ns",
-                          machine->name, machine->threads, machine->threads == 1 ? "" : "s",
-                          machine->source, machine->read_gbs, machine->cache_read_gbs,
-                          machine->int8_gops, machine->f32_gops, machine->barrier_ns);
+    int length = snprintf(
+        text, PS_MACHINE_TEXT_BYTES,
+        "%s, %u thread%s, %s: read %.1f GB/s, L2 %.0f GB/s (linears %.0f), int8 %.0f "
+        "Gmac/s, f32 %.0f Gmac/s, barrier %.0f ns",
+        machine->name, machine->threads, machine->threads == 1 ? "" : "s", machine->source,
+        machine->read_gbs, machine->cache_read_gbs, machine->cache_read_gbs * machine->linear_share,
+        machine->int8_gops, machine->f32_gops, machine->barrier_ns);
     if (ranks > 1 && length >= 0 && (size_t)length < PS_MACHINE_TEXT_BYTES) {
         (void)snprintf(text + length, PS_MACHINE_TEXT_BYTES - (size_t)length,
                        ", fill %.1f GB/s, a collective %.1f us + bytes at %.2f GB/s",

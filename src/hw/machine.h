@@ -13,6 +13,7 @@ typedef struct ps_machine {
     uint64_t llc_bytes;    // of the last level, shared
     double read_gbs;       // bytes a nanosecond that all workers together read from DRAM
     double cache_read_gbs; // the same from L2
+    double linear_share;   // of that, what a linear of one row reaches: 0 to 1
     double int8_gops;      // multiply-adds a nanosecond of the int8 linears, all workers
     double f32_gops;       // the same of f32 fma
     double barrier_ns;     // one barrier of all workers

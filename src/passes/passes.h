@@ -95,6 +95,9 @@ PS_MUST_USE ps_status ps_pass_ratio(ps_plan *plan, const ps_pass_options *option
 // Most bytes of one linear, and where that number comes from (static text).
 uint64_t ps_ratio_cap_bytes(const ps_pass_options *options, const char **out_source);
 
+// The site that a ratio is for.
+ps_site ps_ratio_site_of(ps_ratio_site ratio);
+
 // Orders, splits and places: graph in, plan out. Work is shared so that a barrier stands only where
 // a value crosses workers; the workspace is laid out so that values share bytes only when a barrier
 // lies between their lives.

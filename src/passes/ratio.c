@@ -22,6 +22,11 @@ static const struct {
     [PS_RATIO_MOE_GATE_UP] = {PS_SITE_MOE_GATE_UP, PS_MODULE_MOE},
 };
 
+ps_site ps_ratio_site_of(ps_ratio_site ratio)
+{
+    return SITES[ratio].site;
+}
+
 typedef struct placing {
     const ps_plan *plan; // with its steps as they were
     const ps_pass_options *options;

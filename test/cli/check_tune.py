@@ -140,7 +140,7 @@ def test_targets():
 def test_interrupt():
     folder, where = cache()
     with folder:
-        for flags in ((), ("--tp", "2")):
+        for flags in ((), ("--tp", "2", "--comm-sim", "latency=50ms")):
             process = subprocess.Popen([PRESTAGE, "tune", "-t", "1", *flags], env={**os.environ, **where},
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             time.sleep(0.3)

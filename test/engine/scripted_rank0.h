@@ -76,6 +76,7 @@ static inline ps_status scripted_broadcast(ps_comm *comm)
         const double *r = scripted.rates;
         const ps_machine machine = {.read_gbs = r[0],
                                     .cache_read_gbs = r[1],
+                                    .linear_share = 1,
                                     .int8_gops = r[2],
                                     .f32_gops = r[3],
                                     .barrier_ns = r[4],

@@ -39,6 +39,7 @@ static ps_tuned made(void)
                     .llc_bytes = 32 << 20,
                     .read_gbs = 33.25,
                     .cache_read_gbs = 217.1,
+                    .linear_share = 0.9,
                     .int8_gops = 300,
                     .f32_gops = 100.125,
                     .barrier_ns = 96.3,
