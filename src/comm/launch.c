@@ -77,12 +77,12 @@ bool ps_comm_crowd_warning(const ps_comm_crowd *crowd, char *out, size_t capacit
     const uint32_t cpus = crowd->is_bound ? crowd->cpus : crowd->cpus_allowed;
     const uint64_t threads = (uint64_t)crowd->ranks * crowd->rank_threads;
     if (threads > cpus) {
-        const bool fits = cpus >= crowd->ranks; // with fewer threads
+        const uint32_t share = crowd->ranks == 0 ? 0 : cpus / crowd->ranks; // threads of each
         (void)snprintf(out, capacity,
                        "%" PRIu32 " ranks with -t %" PRIu32 " share %" PRIu32
                        " CPU%s: they will wait for each other; %s %" PRIu32 " would fit",
                        crowd->ranks, crowd->rank_threads, cpus, cpus == 1 ? "" : "s",
-                       fits ? "-t" : "ranks up to", fits ? cpus / crowd->ranks : cpus);
+                       share > 0 ? "-t" : "ranks up to", share > 0 ? share : cpus);
         return true;
     }
     return false;
