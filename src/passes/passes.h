@@ -76,9 +76,9 @@ PS_MUST_USE ps_status ps_pass_comm_schedule(ps_graph *graph, const ps_pass_optio
 //             does not fit, none. Each collective starts from 0, and only what does not wait for a
 //             later collective counts. A KV cache counts at the longest context of the bucket, in
 //             prompts, too.
-//   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2);
-//             parts of operands, too; of a KV cache what is there. Not what computing, and not
-//             memory, bounds.
+//   auto      as much as the collective's time allows and the caches hold (15 of 16 parts of L2,
+//             and half of L2 more where the last level is four times as large); parts of operands,
+//             too; of a KV cache what is there. Not what computing, and not memory, bounds.
 //
 // PS_INVALID (the graph has prefetches already), PS_NO_MEMORY
 PS_MUST_USE ps_status ps_pass_prefetch(ps_graph *graph, const ps_pass_options *options);

@@ -208,8 +208,13 @@ static void test_auto_fills_the_caches(void **state)
     ps_machine machine;
     const ps_pass_options options = automatic(&machine, 99000);
     machine.l2_bytes = 200000 / 15 * 16;
+    machine.llc_bytes = 4 * machine.l2_bytes - 1;
     expect(&options, "|gate up:60731(part_capacity) down(no_time)|q2 k2 v2 "
                      "kv2:60731(part_capacity) o2:60731(part_capacity)|out|");
+    // A last level that is large beside it takes half as much again.
+    machine.llc_bytes++;
+    expect(&options, "|gate up down:28131(part_capacity)|q2 k2 v2 kv2:167395(part_capacity) o2|"
+                     "out|");
 }
 
 // 64 rows: a weight of 139264 bytes is read in 3.5 us and multiplied with in 8.4, more than twice
