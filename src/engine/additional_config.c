@@ -103,47 +103,31 @@ static ps_status read_module(const char *path, json_t *object, ps_ratio_module m
     return PS_OK;
 }
 
-typedef ps_status module_reader(const char *path, json_t *value, ps_ratio_module module,
-                                ps_additional_config *out);
+static ps_status find_module(const char *path, const char *key, uint32_t *out)
+{
+    *out = 0;
+    while (*out < PS_MODULE_COUNT && strcmp(MODULES[*out], key) != 0) {
+        (*out)++;
+    }
+    return *out < PS_MODULE_COUNT ? PS_OK : unknown_key(path, key, MODULES, PS_MODULE_COUNT);
+}
 
-// An object with a value a module.
-static ps_status read_modules(const char *path, json_t *object, module_reader *read,
-                              ps_additional_config *out)
+// An object with a number of tokens a module.
+static ps_status read_tokens(const char *path, json_t *object, uint32_t out[PS_MODULE_COUNT])
 {
     PS_TRY(check_object(path, object));
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        uint32_t module = 0;
-        while (module < PS_MODULE_COUNT && strcmp(MODULES[module], key) != 0) {
-            module++;
-        }
-        if (module == PS_MODULE_COUNT) {
-            return unknown_key(path, key, MODULES, PS_MODULE_COUNT);
-        }
+        uint32_t module;
+        json_int_t count;
         char at[PATH_BYTES];
+        PS_TRY(find_module(path, key, &module));
         (void)snprintf(at, sizeof at, "%s.%s", path, key);
-        PS_TRY(read(at, value, (ps_ratio_module)module, out));
+        PS_TRY(read_count(at, value, 0, UINT32_MAX, &count));
+        out[module] = (uint32_t)count;
     }
-    return PS_OK;
-}
-
-static ps_status read_min_tokens(const char *path, json_t *value, ps_ratio_module module,
-                                 ps_additional_config *out)
-{
-    json_int_t count;
-    PS_TRY(read_count(path, value, 0, UINT32_MAX, &count));
-    out->ratios.min_tokens[module] = (uint32_t)count;
-    return PS_OK;
-}
-
-static ps_status read_max_tokens(const char *path, json_t *value, ps_ratio_module module,
-                                 ps_additional_config *out)
-{
-    json_int_t count;
-    PS_TRY(read_count(path, value, 0, UINT32_MAX, &count));
-    out->ratios.max_tokens[module] = (uint32_t)count;
     return PS_OK;
 }
 
@@ -154,9 +138,20 @@ static ps_status read_enabled(const char *path, json_t *value, ps_additional_con
                                   : ps_fail(PS_INVALID, "%s: true or false would be right", path);
 }
 
-static ps_status read_prefetch_ratio(const char *path, json_t *value, ps_additional_config *out)
+static ps_status read_prefetch_ratio(const char *path, json_t *object, ps_additional_config *out)
 {
-    return read_modules(path, value, read_module, out);
+    PS_TRY(check_object(path, object));
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        uint32_t module;
+        char at[PATH_BYTES];
+        PS_TRY(find_module(path, key, &module));
+        (void)snprintf(at, sizeof at, "%s.%s", path, key);
+        PS_TRY(read_module(at, value, (ps_ratio_module)module, out));
+    }
+    return PS_OK;
 }
 
 static ps_status read_max_bytes(const char *path, json_t *value, ps_additional_config *out)
@@ -169,12 +164,12 @@ static ps_status read_max_bytes(const char *path, json_t *value, ps_additional_c
 
 static ps_status read_min(const char *path, json_t *value, ps_additional_config *out)
 {
-    return read_modules(path, value, read_min_tokens, out);
+    return read_tokens(path, value, out->ratios.min_tokens);
 }
 
 static ps_status read_max(const char *path, json_t *value, ps_additional_config *out)
 {
-    return read_modules(path, value, read_max_tokens, out);
+    return read_tokens(path, value, out->ratios.max_tokens);
 }
 
 static ps_status read_config(const char *path, json_t *object, ps_additional_config *out);
