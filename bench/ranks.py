@@ -45,14 +45,13 @@ import namespaces
 import rates
 from bars import made
 
-SHAPE = ("--type", "Q8_0", "--dim", "576", "--ffn", "1536", "--heads", "9", "--kv-heads", "3", "--vocabulary", "49152")
 LAYER_BYTES = (2 * 576 * 576 + 2 * 192 * 576 + 3 * 1536 * 576) * 34 // 32
 LINK = "latency=40us,bandwidth=10Gbps"
 DLLAMA_SHARE = 0.25  # of the read bandwidth, two nodes in two network namespaces, one thread each
 
 
 def smol(layers):
-    return rates.made(f"smol-q8_0-{layers}", *SHAPE, "--layers", layers)
+    return rates.made_smol("Q8_0", layers)
 
 
 class OutOfTime(Exception):

@@ -31,6 +31,12 @@ def made(name, *shape):
     return path
 
 
+def made_smol(kind, layers):
+    """The same of SmolLM2-135M's shape, which has 30 layers."""
+    return made(f"smol-{kind.lower()}-{layers}", "--type", kind, "--dim", "576", "--ffn", "1536", "--heads", "9",
+                "--kv-heads", "3", "--vocabulary", "49152", "--layers", layers)
+
+
 def llama_cpp(folder=None):
     """The folder of llama.cpp's programs, built when no other is given."""
     return Path(folder or output([ROOT / "bench/build-llama.cpp.sh"]).strip())

@@ -1,5 +1,5 @@
 // exec/bind.c - a plan's names become addresses.
-#include "exec/exec_internal.h"
+#include "exec/linear_internal.h"
 
 #include <string.h>
 
@@ -140,9 +140,10 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     case PS_OP_LINEAR:
     case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
+        return ps_linear_scratch_bytes(step->inputs[0].dtype, first->is.columns);
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
-        return ps_exec_linear_scratch_bytes(plan, step);
+        return ps_exec_experts_scratch_bytes(plan, step);
     default:
         return 0;
     }

@@ -115,8 +115,8 @@ static layer *new_layer(ps_gen *gen)
         .plan = &l->plan_steps[1], .inputs = {h, route, weight_operand(&l->down)}, .output = y};
     l->sum = (ps_bound_step){.plan = &l->plan_steps[2], .inputs = {y, route}, .output = sum};
     const ps_plan plan = {.rows_max = ROWS_MAX};
-    const uint64_t first = ps_exec_linear_scratch_bytes(&plan, &l->gate_up);
-    const uint64_t second = ps_exec_linear_scratch_bytes(&plan, &l->linear);
+    const uint64_t first = ps_exec_experts_scratch_bytes(&plan, &l->gate_up);
+    const uint64_t second = ps_exec_experts_scratch_bytes(&plan, &l->linear);
     l->scratch = new_bytes(first > second ? first : second);
     return l;
 }
