@@ -491,6 +491,18 @@ PS_API uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint
 // PS_IO, PS_NO_MEMORY
 PS_API PS_MUST_USE ps_status ps_model_record_experts(ps_model *model, const char *path);
 
+// Writes the routes of all rows of all sessions to a route log from here on, for `prestage experts
+// replay`: some 1 KB a token for 48 layers that use 10 experts. A file of that name is replaced
+// when the log ends. Closing the model first leaves none.
+//
+// PS_INVALID  the model has no experts, or more than 64 are used; a log is being written; `path` is
+//             no regular file
+// PS_IO, PS_NO_MEMORY
+PS_API PS_MUST_USE ps_status ps_model_start_route_log(ps_model *model, const char *path);
+// Puts the file in its place. PS_INVALID: there is no log. PS_IO, PS_NO_MEMORY: any write of it has
+// failed, and then nothing is left.
+PS_API PS_MUST_USE ps_status ps_model_end_route_log(ps_model *model);
+
 // ---- sampling
 
 typedef struct ps_logit_bias {
