@@ -31,8 +31,8 @@ static bool is_text(const char *text, size_t bytes)
     size_t length = strnlen(text, bytes);
     bool is_printable = length < bytes;
     while (length > 0 && is_printable) {
-        const unsigned char c = (unsigned char)text[--length];
-        is_printable = c >= 0x20 && c != 0x7f;
+        const char c = text[--length];
+        is_printable = c >= 0x20 && c <= 0x7e;
     }
     return is_printable;
 }

@@ -17,7 +17,7 @@ typedef struct ps_counts_header {
     uint32_t layers, experts, top_k; // of the layers that have experts
     uint32_t dim, expert_ffn;
     uint64_t fingerprint;  // of the model, as ps_model_info has it
-    char model[64];        // its name; printable, NUL-padded, at least one NUL
+    char model[64];        // its name; printable ASCII, NUL-padded, at least one NUL
     char quantisation[64]; // types of the experts' tensors, such as "Q4_K Q6_K"; the same
     uint64_t tokens[PS_ROUTE_HALVES][PS_ROUTES_PHASES];
 } ps_counts_header;

@@ -73,12 +73,12 @@ static uint64_t expert_bytes(const ps_model *model, uint32_t layer, ps_counts_he
     return bytes;
 }
 
-// What of a name a header holds and a terminal shows.
+// As much of a name as a header holds, in ASCII.
 static void copy_name(char out[64], const char *name)
 {
     (void)snprintf(out, 64, "%s", name);
     for (char *at = out; *at != '\0'; at++) {
-        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at;
+        *at = *at < 0x20 || *at > 0x7e ? '?' : *at; // bytes above are negative
     }
 }
 

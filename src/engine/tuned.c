@@ -70,19 +70,11 @@ static const ps_json_field HEAD[] = {
 
 // ---- reading
 
-// Takes a member out of the object, so that what nobody takes can be refused.
-static ps_status take(json_t *root, const char *key, json_t **out)
-{
-    *out = json_incref(json_object_get(root, key));
-    (void)json_object_del(root, key);
-    return *out != NULL ? PS_OK : ps_fail(PS_INVALID, "'%s' is missing", key);
-}
-
 static ps_status read_part(json_t *root, const char *key, const ps_json_field *fields, size_t count,
                            void *out)
 {
     json_t *part = NULL;
-    PS_TRY(take(root, key, &part));
+    PS_TRY(ps_json_take(root, key, &part));
     const ps_status status = ps_json_fields_read(part, fields, count, true, out);
     json_decref(part);
     return status == PS_OK ? PS_OK : ps_fail_prefix(status, "%s", key);
@@ -92,7 +84,7 @@ static ps_status read_list(json_t *root, const char *key, const ps_json_field *f
                            void *out, size_t item_bytes, uint32_t most, uint32_t *out_count)
 {
     json_t *list = NULL;
-    PS_TRY(take(root, key, &list));
+    PS_TRY(ps_json_take(root, key, &list));
     const size_t length = json_array_size(list);
     ps_status status = PS_OK;
     if (!json_is_array(list) || length > most) {

@@ -74,31 +74,31 @@ void ps_route_counts_merge(ps_route_counts *counts, const ps_route_counts *from)
 
 // ---- ranking
 
-typedef struct ranked_key {
-    uint64_t uses;
-    uint32_t key;
-} ranked_key;
-
 static int compare_ranked(const void *a, const void *b)
 {
-    const ranked_key *left = a;
-    const ranked_key *right = b;
+    const ps_ranked_key *left = a;
+    const ps_ranked_key *right = b;
     if (left->uses != right->uses) {
         return left->uses < right->uses ? 1 : -1;
     }
     return left->key < right->key ? -1 : 1;
 }
 
+void ps_ranked_keys_sort(ps_ranked_key *keys, uint32_t count)
+{
+    qsort(keys, count, sizeof *keys, compare_ranked);
+}
+
 // Those of `uses` [keys] that are not 0, in `out` [keys]; answers how many.
-static uint32_t rank_keys(const uint64_t *uses, uint32_t keys, ranked_key *out)
+static uint32_t rank_keys(const uint64_t *uses, uint32_t keys, ps_ranked_key *out)
 {
     uint32_t count = 0;
     for (uint32_t key = 0; key < keys; key++) {
         if (uses[key] > 0) {
-            out[count++] = (ranked_key){uses[key], key};
+            out[count++] = (ps_ranked_key){uses[key], key};
         }
     }
-    qsort(out, count, sizeof *out, compare_ranked);
+    ps_ranked_keys_sort(out, count);
     return count;
 }
 
@@ -113,8 +113,8 @@ static void sum_half(const ps_route_counts *counts, uint32_t half, uint32_t phas
 }
 
 // hits[n] += uses of the first n keys.
-static void add_hits(const ranked_key *order, uint32_t count, const uint64_t *uses, uint32_t keys,
-                     uint64_t *hits)
+static void add_hits(const ps_ranked_key *order, uint32_t count, const uint64_t *uses,
+                     uint32_t keys, uint64_t *hits)
 {
     uint64_t sum = 0;
     for (uint32_t n = 0; n < keys; n++) {
@@ -124,7 +124,7 @@ static void add_hits(const ranked_key *order, uint32_t count, const uint64_t *us
 }
 
 static ps_status rank_halves(const ps_route_counts *counts, uint32_t phases, ps_arena *arena,
-                             ranked_key *order, ps_hot_ranking *out)
+                             ps_ranked_key *order, ps_hot_ranking *out)
 {
     uint64_t *uses[PS_ROUTE_HALVES];
     for (uint32_t half = 0; half < PS_ROUTE_HALVES; half++) {
@@ -153,7 +153,7 @@ ps_status ps_hot_ranking_make(const ps_route_counts *counts, uint32_t phases, ps
                               ps_hot_ranking *out)
 {
     ps_hot_ranking ranking = {.keys = (uint32_t)keys_of(counts)};
-    ranked_key *order = PS_ARENA_NEW(arena, ranked_key, ranking.keys);
+    ps_ranked_key *order = PS_ARENA_NEW(arena, ps_ranked_key, ranking.keys);
     ranking.ranked = PS_ARENA_NEW(arena, uint32_t, ranking.keys);
     ranking.uses = PS_ARENA_NEW(arena, uint64_t, ranking.keys);
     ranking.hits = PS_ARENA_NEW(arena, uint64_t, (uint64_t)ranking.keys + 1);

@@ -38,7 +38,16 @@ void ps_route_counts_merge(ps_route_counts *counts, const ps_route_counts *from)
 uint64_t *ps_route_counts_at(const ps_route_counts *counts, uint32_t half, ps_routes_phase phase,
                              uint32_t layer);
 
-// Keys (layer * experts + expert) by how often they were chosen.
+// A key (layer * experts + expert) and how often it was chosen.
+typedef struct ps_ranked_key {
+    uint64_t uses;
+    uint32_t key;
+} ps_ranked_key;
+
+// Hottest first; of equals the lower key.
+void ps_ranked_keys_sort(ps_ranked_key *keys, uint32_t count);
+
+// Keys by how often they were chosen.
 typedef struct ps_hot_ranking {
     uint32_t keys;    // layers * experts
     uint32_t count;   // of those that were chosen at all
