@@ -199,13 +199,9 @@ static ps_status print(const ps_counts_file *file, ps_buffer *out)
 ps_status ps_counts_file_write(const char *path, const ps_counts_file *file, bool replace)
 {
     ps_buffer bytes = {0};
-    ps_new_file place;
     ps_status status = print(file, &bytes);
     if (status == PS_OK) {
-        status = ps_new_file_create(&place, path, replace);
-    }
-    if (status == PS_OK) {
-        status = ps_new_file_finish(&place, ps_new_file_write(&place, bytes.data, bytes.length, 0));
+        status = ps_new_file_write_all(path, bytes.data, bytes.length, replace);
     }
     ps_buffer_deinit(&bytes);
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);

@@ -204,9 +204,20 @@ ps_status ps_model_record_check(const ps_model *model, const char *path)
     ps_counts_file old;
     bool is_there;
     ps_arena_init(&arena, ARENA_BYTES);
-    const ps_status status = read_own(model, path, &arena, &old, &is_there);
+    ps_status status = read_own(model, path, &arena, &old, &is_there);
     ps_arena_deinit(&arena);
+    if (status == PS_OK) {
+        status = ps_new_file_try(path, true);
+        status = status == PS_OK ? PS_OK : ps_file_name_error(path, status);
+    }
     return status;
+}
+
+ps_status ps_model_write_check(const ps_model *model, const char *path, bool replace)
+{
+    PS_TRY(check_has_experts(model));
+    const ps_status status = ps_new_file_try(path, replace);
+    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 
 ps_status ps_model_write_experts(ps_model *model, const char *path, bool replace)

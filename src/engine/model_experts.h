@@ -25,7 +25,9 @@ void ps_model_experts_end(ps_model_experts *experts); // a log under way is lost
 // ps_model_record_experts would.
 PS_MUST_USE ps_status ps_model_record_check(const ps_model *model, const char *path);
 
-// Writes the counts to a new file, or one that `replace` allows to replace.
+// Writes the counts to a new file, or one that `replace` allows to replace; _check tells before the
+// work whether that is possible.
+PS_MUST_USE ps_status ps_model_write_check(const ps_model *model, const char *path, bool replace);
 PS_MUST_USE ps_status ps_model_write_experts(ps_model *model, const char *path, bool replace);
 
 #endif

@@ -244,13 +244,6 @@ static ps_status make_folders(const char *path)
     return PS_OK;
 }
 
-static ps_status write_text(const char *path, ps_str text, bool replace)
-{
-    ps_new_file file;
-    PS_TRY(ps_new_file_create(&file, path, replace));
-    return ps_new_file_finish(&file, ps_new_file_write(&file, text.data, text.length, 0));
-}
-
 ps_status ps_tuned_write(const ps_tuned *tuned, const char *path, bool replace)
 {
     ps_buffer text = {0};
@@ -259,7 +252,7 @@ ps_status ps_tuned_write(const ps_tuned *tuned, const char *path, bool replace)
         status = make_folders(path);
     }
     if (status == PS_OK) {
-        status = write_text(path, (ps_str){text.data, text.length}, replace);
+        status = ps_new_file_write_all(path, text.data, text.length, replace);
         status = status == PS_OK ? PS_OK : ps_file_name_error(path, status);
     }
     ps_buffer_deinit(&text);
