@@ -131,6 +131,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(ps_team_create(threads, &model->team));
     PS_TRY(ps_model_start_trace(model, options->trace_file));
     PS_TRY(load_weights(model, options));
+    PS_TRY(ps_model_experts_start(model));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
 }
@@ -321,6 +322,7 @@ void ps_model_close(ps_model *model)
         ps_ranks_tell_end(model->ranks, PS_WORD_CLOSE, 0);
     }
     ps_model_end_trace(model);
+    ps_model_experts_end(model->experts);
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);
     ps_chat_template_destroy(model->chat_template);
