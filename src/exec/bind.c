@@ -27,6 +27,11 @@ static ps_status bind_weight(const ps_plan_step *step, const ps_plan_value *valu
                        weight->inputs, weight->experts, ps_dtype_get(value->is.dtype)->name,
                        value->is.rows, value->is.columns, value->is.experts);
     }
+    // Only an expert_ffn asks the store.
+    if (weight->data == NULL && step->op != PS_OP_EXPERT_FFN && step->op != PS_OP_EXPERT_EXPECT) {
+        return ps_fail(PS_INVALID, "weight '%s' is streamed, the plan's %s takes it from memory",
+                       weight->name, ps_op_get(step->op)->name);
+    }
     out->weight = weight;
     return PS_OK;
 }
@@ -143,6 +148,7 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
         return ps_linear_scratch_bytes(step->inputs[0].dtype, first->is.columns);
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
+    case PS_OP_EXPERT_FFN:
         return ps_exec_experts_scratch_bytes(plan, step);
     default:
         return 0;
@@ -170,6 +176,12 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
             PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
+        if (step->op == PS_OP_EXPERT_FFN) {
+            exec->between_bytes = larger(exec->between_bytes, ps_exec_between_bytes(plan, bound));
+            exec->experts_max = step->attributes.experts > exec->experts_max
+                                    ? step->attributes.experts
+                                    : exec->experts_max;
+        }
         if (step->stream == PS_STREAM_COMM) {
             exec->comm_scratch_bytes = larger(
                 exec->comm_scratch_bytes,

@@ -102,6 +102,12 @@ struct ps_exec {
     uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
     uint64_t checks;      // steps that were checked
     ps_step_time *times;  // of worker 0; NULL: not asked for
+    // Rows between the linears of an expert_ffn: where in `shared`, and how many bytes.
+    uint64_t between_offset_bytes, between_bytes;
+    ps_expert_store *experts; // NULL: all weights are in memory
+    ps_expert_times expert_times;
+    uint32_t experts_max;  // of an expert_ffn
+    ps_expert_want *wants; // [experts_max]
     // Of collectives.
     float *comm_scratch;
     uint64_t comm_scratch_bytes;
@@ -116,6 +122,13 @@ typedef struct ps_comm_run {
     uint32_t tag;              // of the first; the next have those that follow
     ps_status status;          // once it is not PS_OK, nothing is started any more
 } ps_comm_run;
+
+// Experts of one run of a plan: worker 0 writes, the others read behind a barrier.
+typedef struct ps_expert_run {
+    ps_expert_wave wave;
+    ps_status status; // once it is not PS_OK, nothing is read any more
+    ps_expert_times times;
+} ps_expert_run;
 
 // KV blocks [block, end) of one sequence and head that a worker reads in a step, and that earlier
 // steps have filled.
@@ -159,6 +172,7 @@ typedef struct ps_walk {
     char *workspace;   // private
     char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
     ps_comm_run *comm; // of worker 0, NULL for the others
+    ps_expert_run *experts;
     ps_touch *touch;
     uint64_t prefetch_mask; // slots of the guard that prefetch nothing in this run
     ps_trace_lane *lane;    // of this worker; NULL: nothing is recorded
@@ -174,6 +188,9 @@ typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
 
 // Scratch bytes per worker that the operators of these files take.
 uint64_t ps_exec_experts_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
+
+// Bytes of the rows between the linears of an expert_ffn.
+uint64_t ps_exec_between_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
 

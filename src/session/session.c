@@ -141,6 +141,37 @@ void ps_session_destroy(ps_session *session)
     free(session);
 }
 
+bool ps_session_experts_get(const ps_session *session, ps_expert_report *out)
+{
+    const ps_expert_store *store = ps_exec_experts(session->config.exec);
+    ps_expert_store_info info;
+    if (store == NULL) {
+        return false;
+    }
+    ps_expert_store_get_info(store, &info);
+    const ps_expert_times times = ps_exec_expert_times(session->config.exec);
+    *out = (ps_expert_report){.budget_bytes = info.budget_bytes,
+                              .slot_bytes = info.slot_bytes,
+                              .slots = info.slots,
+                              .experts = info.experts,
+                              .calls = info.calls,
+                              .waves = info.waves,
+                              .routed = info.routed,
+                              .wanted = info.wanted,
+                              .pinned = info.pinned,
+                              .cached = info.cached,
+                              .loading = info.loading,
+                              .read = info.read,
+                              .read_bytes = info.read_bytes,
+                              .read_ns = info.read_ns,
+                              .is_direct = info.is_direct,
+                              .way = info.way,
+                              .move_ns = times.move_ns,
+                              .dispatch_ns = times.dispatch_ns,
+                              .compute_ns = times.compute_ns};
+    return true;
+}
+
 void ps_session_get_info(const ps_session *session, ps_session_info *out)
 {
     const ps_session_config *config = &session->config;
