@@ -570,9 +570,9 @@ typedef struct ps_plan_options {
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
-    uint32_t prefetch_threads; // as of a session
-    bool sequence_parallel;    // as of a session
-    uint32_t best_logits;      // as of a session
+    uint32_t prefetch_threads;           // as of a session
+    bool sequence_parallel;              // as of a session
+    uint32_t best_logits;                // as of a session
     uint64_t memory_bytes, expert_bytes; // as of a model: how they would be split is printed, too
 } ps_plan_options;
 

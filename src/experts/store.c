@@ -88,19 +88,19 @@ struct ps_expert_store {
 
 // ---- sizes
 
-static uint64_t part_bytes(const ps_expert_part *part)
+// In a slot. What is packed there was read there: behind its start by a part of a page.
+static uint64_t part_bytes(const ps_expert_layer *is, uint32_t part)
 {
-    // Read where it will be packed: as much as is packed or, a piece of a page later, as is read.
-    const uint64_t bytes = part->packed_bytes > part->size_bytes ? part->packed_bytes
-                                                                 : part->size_bytes;
-    return ps_round_up(bytes, PS_READ_ALIGN_BYTES) + PS_READ_ALIGN_BYTES;
+    const ps_expert_part *of = &is->parts[part];
+    const uint64_t bytes = of->packed_bytes > of->size_bytes ? of->packed_bytes : of->size_bytes;
+    return ps_round_up(bytes, PS_READ_ALIGN_BYTES) + (is->part_count > 1 ? PS_READ_ALIGN_BYTES : 0);
 }
 
 static uint64_t slot_bytes(const ps_expert_layer *is)
 {
     uint64_t bytes = 0;
     for (uint32_t p = 0; p < is->part_count; p++) {
-        bytes += part_bytes(&is->parts[p]);
+        bytes += part_bytes(is, p);
     }
     return bytes;
 }
@@ -180,7 +180,7 @@ static void place_layers(ps_expert_store *store, const ps_expert_layer *layers)
                 place *to = &store->layers[l];
                 *to = (place){.is = layers[l], .size = &store->classes[c], .first_key = keys};
                 for (uint32_t p = 1; p < to->is.part_count; p++) {
-                    to->part_offset[p] = to->part_offset[p - 1] + part_bytes(&to->is.parts[p - 1]);
+                    to->part_offset[p] = to->part_offset[p - 1] + part_bytes(&to->is, p - 1);
                 }
                 keys += to->is.experts;
             }
@@ -271,6 +271,11 @@ static ps_status make_call(ps_expert_store *store)
 
 static ps_status create(ps_expert_store *store, const ps_expert_store_options *options)
 {
+    for (uint32_t l = 0; l < options->layer_count; l++) { // one piece is used where it is read
+        const ps_expert_part *part = &options->layers[l].parts[0];
+        ps_assert(options->layers[l].part_count > 1 ||
+                  (part->offset_bytes | part->stride_bytes) % PS_READ_ALIGN_BYTES == 0);
+    }
     store->layer_count = options->layer_count;
     store->layers = PS_ARENA_NEW(&store->arena, place, options->layer_count);
     store->classes = PS_ARENA_NEW(&store->arena, size_class, options->layer_count);
@@ -406,7 +411,16 @@ static void read_expert(ps_expert_store *store, const place *of, uint32_t expert
     store->info.guessed += is_guess;
 }
 
-// What it could not read leaves its slot.
+static bool has_failed(const place *of, const slot *s)
+{
+    bool failed = false;
+    for (uint32_t p = 0; p < of->is.part_count; p++) {
+        failed |= s->reads[p].error != 0;
+    }
+    return failed;
+}
+
+// What could not be read leaves its slot.
 static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
 {
     for (uint32_t p = 0; p < of->is.part_count; p++) {
@@ -514,6 +528,10 @@ void ps_expert_store_begin(ps_expert_store *store, uint32_t layer, const ps_expe
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t key = store->of->first_key + wants[i].expert;
         slot *s = size->slot_of[key];
+        if (s != NULL && !is_loading(s) && has_failed(store->of, s)) { // a guess; tried again
+            free_slot(store->of->size, s);
+            s = NULL;
+        }
         store->info.routed += wants[i].rows;
         if (wants[i].decode_rows > 0) {
             ps_expert_policy_use(size->policy, key, wants[i].decode_rows);
@@ -602,7 +620,7 @@ static void abandon_call(ps_expert_store *store)
         wait_for_slot(store, s);
         s->is_wanted = false;
         s->is_given = false;
-        if (s->is_transient) {
+        if (s->is_transient || has_failed(store->of, s)) {
             free_slot(store->of->size, s);
         }
     }

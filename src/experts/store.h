@@ -23,7 +23,7 @@ typedef struct ps_expert_part {
 
 typedef struct ps_expert_layer {
     uint32_t experts;
-    uint32_t part_count; // 1: gate, up and down together, as they are used
+    uint32_t part_count; // 1: gate, up and down together, as they are used, on pages of their own
     ps_expert_part parts[PS_EXPERT_PARTS_MAX];
     const char *names[PS_EXPERT_PARTS_MAX]; // for messages
 } ps_expert_layer;
