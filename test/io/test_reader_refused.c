@@ -1,7 +1,9 @@
 // ctest-labels: fault
-// ctest-links: -Wl,--wrap=io_uring_queue_init,--wrap=io_uring_submit,--wrap=io_uring_register_buffers
+// ctest-links: -Wl,--wrap=io_uring_queue_init,--wrap=io_uring_submit
+// ctest-links: -Wl,--wrap=io_uring_register_buffers
 // ctest-links: -Wl,--wrap=io_uring_register_files_sparse,--wrap=io_uring_register_files_update
-// ctest-links: -Wl,--wrap=fcntl,--wrap=pread,--wrap=eventfd,--wrap=pthread_create,--wrap=calloc,--wrap=strdup
+// ctest-links: -Wl,--wrap=fcntl,--wrap=pread,--wrap=eventfd,--wrap=pthread_create
+// ctest-links: -Wl,--wrap=calloc,--wrap=strdup
 // Goal: what the system refuses, a reader does without: io_uring, registered memory and files,
 // O_DIRECT; and what it cannot do without ends it with a line and without a leak. Method: the
 // linker sends those calls here; file systems that really refuse O_DIRECT are read too. Leaks show
