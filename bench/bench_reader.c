@@ -127,6 +127,7 @@ static void piece_done(ps_read *read)
 static void shuffle_pieces(job *j, const settings *s, const cell *c, uint64_t seed)
 {
     j->pieces = (uint32_t)(s->file_bytes / c->size_bytes);
+    ps_assert(j->pieces > 0);
     j->offsets = calloc(j->pieces, sizeof *j->offsets);
     if (j->offsets == NULL) {
         fail("no memory");
