@@ -14,7 +14,8 @@
 // that fails, or brings nothing new, is made once more; the second failure is the read's answer.
 //
 // Threads: all functions but create and destroy may be called from any thread at any time, from
-// `done` too. The threads of a reader take no signals and run where its creator may.
+// `done` too. The threads of a reader take no signals and run where its creator may. A process that
+// is forked off has none of them: make readers after it.
 #ifndef PS_IO_READER_H
 #define PS_IO_READER_H
 

@@ -3,7 +3,7 @@
 // reader.c keeps the lists of reads that wait and judges answers; a way starts reads and brings
 // their answers:
 //
-//     submit -> waits -> ps_reader_take -> [ps_reader_part -> the system -> ps_reader_answer]... -> done
+//     submit -> ps_reader_take -> (ps_reader_part -> the system -> ps_reader_answer)... -> done
 #ifndef PS_IO_READER_INTERNAL_H
 #define PS_IO_READER_INTERNAL_H
 

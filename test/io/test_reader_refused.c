@@ -1,7 +1,9 @@
 // ctest-labels: fault
-// ctest-links: -Wl,--wrap=io_uring_queue_init,--wrap=io_uring_submit,--wrap=io_uring_register_buffers
+// ctest-links: -Wl,--wrap=io_uring_queue_init,--wrap=io_uring_submit
+// ctest-links: -Wl,--wrap=io_uring_register_buffers
 // ctest-links: -Wl,--wrap=io_uring_register_files_sparse,--wrap=io_uring_register_files_update
-// ctest-links: -Wl,--wrap=fcntl,--wrap=pread,--wrap=eventfd,--wrap=pthread_create,--wrap=calloc,--wrap=strdup
+// ctest-links: -Wl,--wrap=fcntl,--wrap=pread,--wrap=eventfd,--wrap=pthread_create
+// ctest-links: -Wl,--wrap=calloc,--wrap=strdup
 // Goal: what the system refuses, a reader does without: io_uring, registered memory and files,
 // O_DIRECT; and what it cannot do without ends it with a line and without a leak. Method: the
 // linker sends those calls here; file systems that really refuse O_DIRECT are read too. Leaks show
@@ -12,6 +14,7 @@
 #include <liburing.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 
 static int queue_error, submit_error, buffers_error, files_error, update_error, direct_error;
 static bool refuses_direct_reads;
@@ -127,13 +130,14 @@ char *__wrap_strdup(const char *text)
     return fails() ? NULL : __real_strdup(text);
 }
 
-// Reads pieces of a file, half of them in the region that is registered, and gives what was in use.
+// Reads pieces of a file, half of them into memory that is registered, and one across its end, and
+// gives what was in use.
 static ps_reader_info read_some(ps_read_way way, const made_file *file)
 {
-    enum { COUNT = 24, SLOT_BYTES = 8192 };
+    enum { COUNT = 24, SLOT_BYTES = 8192, REGISTERED_BYTES = COUNT / 2 * SLOT_BYTES - 4096 };
     static _Alignas(PS_READ_ALIGN_BYTES) char region[COUNT * SLOT_BYTES];
     ps_reader *reader = make_reader(&(ps_reader_options){
-        .way = way, .depth = 4, .memory = region, .memory_bytes = sizeof region / 2});
+        .way = way, .depth = 4, .memory = region, .memory_bytes = REGISTERED_BYTES});
     const uint32_t number = open_file(reader, file->path);
     static piece pieces[COUNT];
     for (int i = 0; i < COUNT; i++) {
@@ -155,24 +159,32 @@ static ps_reader_info read_some(ps_read_way way, const made_file *file)
     return info;
 }
 
+static void expect_pool(int *where, int error)
+{
+    made_file file = make_file(NULL, 100000);
+    *where = -error;
+    assert_int_equal(PS_READ_POOL, read_some(PS_READ_AUTO, &file).way);
+    ps_reader *reader = NULL;
+    assert_int_equal(PS_UNSUPPORTED,
+                     ps_reader_create(&(ps_reader_options){.way = PS_READ_URING}, &reader));
+    assert_null(reader);
+    assert_non_null(strstr(ps_error_message(), "io_uring"));
+    assert_non_null(strstr(ps_error_message(), strerror(error)));
+    *where = 0;
+    remove_file(&file);
+}
+
 static void test_no_uring(void **state)
 {
     (void)state;
-    made_file file = make_file(NULL, 100000);
-    int *const errors[] = {&queue_error, &submit_error};
-    for (int i = 0; i < 4; i++) {
-        const int error = i % 2 == 0 ? EPERM : ENOSYS;
-        *errors[i / 2] = -error;
-        assert_int_equal(PS_READ_POOL, read_some(PS_READ_AUTO, &file).way);
-        ps_reader *reader = NULL;
-        assert_int_equal(PS_UNSUPPORTED,
-                         ps_reader_create(&(ps_reader_options){.way = PS_READ_URING}, &reader));
-        assert_null(reader);
-        assert_non_null(strstr(ps_error_message(), "io_uring"));
-        assert_non_null(strstr(ps_error_message(), strerror(error)));
-        *errors[i / 2] = 0;
-    }
-    remove_file(&file);
+    expect_pool(&queue_error, EPERM);
+    expect_pool(&queue_error, ENOSYS);
+}
+
+static void test_uring_does_not_read(void **state)
+{
+    (void)way_of(state);
+    expect_pool(&submit_error, EOPNOTSUPP);
 }
 
 static void test_nothing_registered(void **state)
@@ -191,6 +203,51 @@ static void test_nothing_registered(void **state)
     assert_true(read_some(PS_READ_URING, &file).is_memory_registered);
     update_error = 0;
     assert_false(read_some(PS_READ_POOL, &file).is_memory_registered);
+    remove_file(&file);
+}
+
+// The kernel takes 1 GiB a buffer. The region is one block of memory, seen again and again.
+static void test_large_memory(void **state)
+{
+    (void)way_of(state);
+    const uint64_t block_bytes = (uint64_t)2 << 20;
+    const uint64_t gib = (uint64_t)1 << 30;
+    made_file file = make_file(NULL, 100000);
+    const int block = memfd_create("block", MFD_CLOEXEC);
+    assert_true(block >= 0);
+    assert_int_equal(0, ftruncate(block, (off_t)block_bytes));
+    char *region = mmap(NULL, gib + block_bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(region != MAP_FAILED);
+    for (uint64_t at = 0; at < gib + block_bytes; at += block_bytes) {
+        assert_true(mmap(region + at, block_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                         block, 0) != MAP_FAILED);
+    }
+    ps_reader *reader = make_reader(&(ps_reader_options){
+        .way = PS_READ_URING, .memory = region, .memory_bytes = gib + block_bytes});
+    const uint32_t number = open_file(reader, file.path);
+    // Before the end of the first buffer, across it, and behind it.
+    static const int64_t FROM_GIB[] = {-65536, -8192, 16384};
+    piece pieces[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        pieces[i].read = (ps_read){.file = number,
+                                   .offset_bytes = 30000 * (uint64_t)i + 5,
+                                   .size_bytes = 16000,
+                                   .memory = region + gib + FROM_GIB[i],
+                                   .done = piece_done,
+                                   .context = &pieces[i]};
+        ps_reader_submit(reader, &pieces[i].read);
+    }
+    wait_for(reader, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_right(&file, &pieces[i].read);
+    }
+    if (!info_of(reader).is_memory_registered) {
+        print_message("skipped: this user may not register 1 GiB\n");
+    }
+    ps_reader_destroy(reader);
+    assert_int_equal(0, munmap(region, gib + block_bytes));
+    assert_int_equal(0, close(block));
     remove_file(&file);
 }
 
@@ -275,7 +332,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_uring),
+        cmocka_unit_test_prestate(test_uring_does_not_read, &(ps_read_way){PS_READ_URING}),
         cmocka_unit_test_prestate(test_nothing_registered, &(ps_read_way){PS_READ_URING}),
-        BOTH_WAYS(test_no_direct), BOTH_WAYS(test_file_systems), BOTH_WAYS(test_failures)};
+        cmocka_unit_test_prestate(test_large_memory, &(ps_read_way){PS_READ_URING}),
+        BOTH_WAYS(test_no_direct),
+        BOTH_WAYS(test_file_systems),
+        BOTH_WAYS(test_failures)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
