@@ -374,6 +374,8 @@ typedef struct ps_row {
 //               count is 0 or above batch_rows, or more rows want logits than PS_LOGITS_MAX and
 //               than the session has sequences
 // PS_EXHAUSTED  a sequence would pass its context, or the KV pool is full
+// PS_IO         an expert could not be read; the message names it and its place in the file
+// PS_LOST       another rank is lost
 PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *rows,
                                              uint32_t count);
 

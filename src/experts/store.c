@@ -730,7 +730,7 @@ void ps_expert_store_get_info(const ps_expert_store *store, ps_expert_store_info
     ps_reader_info reader;
     ps_reader_get_info(store->reader, &reader);
     *out = store->info;
-    out->read_ns = reader.demanded_ns;
+    out->read_ns = reader.busy_ns;
     out->is_direct = reader.files == reader.direct_files;
     out->way = ps_read_way_name(reader.way);
     out->is_guessing = store->trial.is_on;

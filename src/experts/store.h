@@ -113,7 +113,7 @@ typedef struct ps_expert_store_info {
     bool is_guessing;
     uint64_t wait_ns; // in which a call had nothing to compute
     // Of the reader.
-    uint64_t read_ns; // in which at least one demanded read was under way
+    uint64_t read_ns; // in which the disk had at least one
     bool is_direct;
     const char *way;
 } ps_expert_store_info;

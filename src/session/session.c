@@ -585,6 +585,15 @@ const ps_program *ps_session_program_for(const ps_session *session, uint32_t row
     return NULL;
 }
 
+// Of a step that failed: its rows were not appended.
+static void take_back(ps_session *session, uint32_t count)
+{
+    const ps_step_row *rows = ps_step_rows(session->step);
+    for (uint32_t i = count; i-- > 0;) {
+        release_from(session, &session->sequences[rows[i].sequence], rows[i].position);
+    }
+}
+
 ps_status ps_session_step(ps_session *session, const ps_row *rows, uint32_t count)
 {
     uint32_t logits, position_last;
@@ -604,10 +613,16 @@ ps_status ps_session_step(ps_session *session, const ps_row *rows, uint32_t coun
     session->step->number = session->step_number++;
     session->step->row_count = count;
     write_blocks(session, count);
-    PS_TRY(run_program(session, program));
+    const ps_status status = run_program(session, program);
+    for (uint32_t i = 0; i < count; i++) {
+        session->sequences[rows[i].sequence].length++;
+    }
+    if (status != PS_OK) {
+        take_back(session, count);
+        return status;
+    }
     for (uint32_t i = 0; i < count; i++) {
         sequence *slot = &session->sequences[rows[i].sequence];
-        slot->length++;
         if (i + 1 == count || rows[i + 1].sequence != rows[i].sequence) {
             drop_unseen(session, slot);
         }
