@@ -133,7 +133,7 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     case PS_OP_ROPE_TABLE:
         return step->output.columns * sizeof(double);
     case PS_OP_ROUTE:
-        return (step->plan->attributes.experts + step->plan->attributes.top_k) * sizeof(float);
+        return ps_exec_route_scratch_bytes(&step->plan->attributes);
     case PS_OP_ATTENTION:
     case PS_OP_ATTENTION_PARTIAL:
         return ps_exec_attention_scratch_bytes(step->plan, first, step->inputs[1].value);

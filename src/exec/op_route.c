@@ -1,26 +1,18 @@
 // exec/op_route.c - which experts a row goes to, and the weighted sum of what they answer.
+#include "base/top_k.h"
 #include "exec/exec_internal.h"
 
 #include <string.h>
 
-// The best `top_k` of p [experts] in falling order, equal ones by lower index. Small top_k: a pass
-// for each.
-static void choose_best(const float *p, uint32_t experts, uint32_t top_k, int32_t *ids)
+// The best `top_k` of p [experts] in falling order, equal ones by lower index. An id is valid
+// whatever the numbers are.
+static void choose_best(const float *p, uint32_t experts, uint32_t top_k, ps_candidate *best,
+                        int32_t *ids)
 {
+    ps_top_k(p, experts, top_k, best);
+    ps_candidates_sort(best, top_k);
     for (uint32_t i = 0; i < top_k; i++) {
-        int32_t best = -1;
-        for (uint32_t e = 0; e < experts; e++) {
-            bool taken = false;
-            for (uint32_t j = 0; j < i && !taken; j++) {
-                taken = ids[j] == (int32_t)e;
-            }
-            // Where all are NaN the lowest indices win: an id must be valid whatever the numbers
-            // are.
-            if (!taken && (best < 0 || p[e] > p[best])) {
-                best = (int32_t)e;
-            }
-        }
-        ids[i] = best;
+        ids[i] = best[i].id;
     }
 }
 
@@ -30,7 +22,8 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
     const uint32_t experts = attributes->experts;
     const uint32_t top_k = attributes->top_k;
     const bool before = attributes->gating == PS_GATING_SOFTMAX;
-    float *p = (float *)(void *)walk->scratch;
+    ps_candidate *best = (ps_candidate *)(void *)walk->scratch;
+    float *p = (float *)(void *)(best + top_k);
     uint32_t begin, end;
     ps_rows_of(walk, step, walk->row_count, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
@@ -43,7 +36,7 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
         } else {
             memcpy(p, logits, experts * sizeof *p);
         }
-        choose_best(p, experts, top_k, ids);
+        choose_best(p, experts, top_k, best, ids);
         float sum = 0;
         for (uint32_t i = 0; i < top_k; i++) {
             weights[i] = p[ids[i]];
@@ -59,6 +52,12 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
         }
         memcpy(route, ids, top_k * sizeof *ids);
     }
+}
+
+uint64_t ps_exec_route_scratch_bytes(const ps_op_attributes *attributes)
+{
+    return attributes->top_k * (sizeof(ps_candidate) + sizeof(int32_t)) +
+           attributes->experts * sizeof(float);
 }
 
 void ps_exec_op_EXPERT_SUM(const ps_walk *walk, const ps_bound_step *step)
