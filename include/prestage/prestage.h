@@ -463,6 +463,34 @@ typedef struct ps_prefetch_site {
 // Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none where nothing is planned.
 PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
 
+// ---- experts
+
+// What a row of a step is for: one of several of its sequence in the step, or the only one.
+typedef enum ps_phase { PS_PHASE_PROMPT, PS_PHASE_DECODE, PS_PHASE_COUNT } ps_phase;
+
+// Which experts routers have chosen in all sessions of a model, since it was opened or since
+// ps_model_record_experts. Rank 0 counts for all ranks.
+typedef struct ps_experts_info {
+    uint32_t layers;                 // with experts; 0: the model has none
+    uint32_t experts, experts_used;  // of each layer; those of them that a row goes to
+    uint64_t tokens[PS_PHASE_COUNT]; // rows that were counted; each chose experts_used a layer
+} ps_experts_info;
+PS_API void ps_model_get_experts(const ps_model *model, ps_experts_info *out);
+
+// How often one expert was chosen; layer < layers, counted over those with experts; expert <
+// experts.
+PS_API uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint32_t expert,
+                                     ps_phase phase);
+
+// Adds what was counted to the counts file at `path` (made where there is none, replaced whole or
+// not at all where there is one), for `prestage experts rank`; then counts start at 0 again.
+//
+// PS_INVALID      the model has no experts; or the file is damaged, of another model or of another
+//                 kind
+// PS_UNSUPPORTED  it is of another version
+// PS_IO, PS_NO_MEMORY
+PS_API PS_MUST_USE ps_status ps_model_record_experts(ps_model *model, const char *path);
+
 // ---- sampling
 
 typedef struct ps_logit_bias {

@@ -142,7 +142,9 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
                                     .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO ||
                                                        options->prefetch == PS_PREFETCH_DEFAULT,
                                     .prefetch_threads = options->prefetch_threads,
-                                    .comm = ps_ranks_comm(model->ranks)};
+                                    .comm = ps_ranks_comm(model->ranks),
+                                    .routes = model->experts == NULL ? NULL
+                                                                     : &model->experts->observer};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
     PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
     const ps_status status = bind_plans(model, options, source, config->exec, programs,

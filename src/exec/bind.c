@@ -149,6 +149,34 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     }
 }
 
+// The steps that read one route stand together: they are one MoE layer.
+static ps_status number_moe_layers(const ps_exec *exec, const ps_program *program)
+{
+    const ps_route_observer *observer = exec->options.routes;
+    uint32_t route = PS_NO_VALUE;
+    uint32_t layers = 0;
+    for (uint32_t i = 0; i < program->plan->step_count; i++) {
+        ps_bound_step *step = &program->steps[i];
+        const ps_op_attributes *is = &step->plan->attributes;
+        if (step->plan->op != PS_OP_EXPERT_GATE_UP && step->plan->op != PS_OP_EXPERT_LINEAR) {
+            continue;
+        }
+        if (observer != NULL &&
+            (is->experts != observer->experts || is->top_k != observer->top_k)) {
+            return ps_fail(PS_INVALID, "step %u chooses %u of %u experts, the model %u of %u", i,
+                           is->top_k, is->experts, observer->top_k, observer->experts);
+        }
+        step->is_moe_begin = step->plan->inputs[1] != route;
+        layers += step->is_moe_begin;
+        step->moe_layer = layers - 1;
+        route = step->plan->inputs[1];
+    }
+    return observer == NULL || layers == observer->layers
+               ? PS_OK
+               : ps_fail(PS_INVALID, "the plan has %u MoE layers, the model %u", layers,
+                         observer->layers);
+}
+
 static uint64_t larger(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
@@ -312,6 +340,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         }
     }
     PS_TRY(bind_steps(exec, program, lookup, context));
+    PS_TRY(number_moe_layers(exec, program));
     PS_TRY(bind_prefetches(exec, program));
     exec->shared_bytes = larger(exec->shared_bytes, plan->shared_bytes);
     exec->private_bytes = larger(exec->private_bytes, plan->private_bytes);

@@ -39,6 +39,24 @@ typedef struct ps_exec_lanes {
     ps_trace_lane *comm;
 } ps_exec_lanes;
 
+// What the router of one MoE layer chose for the rows of a step.
+typedef struct ps_routes {
+    uint32_t layer; // counts the MoE layers of the plan from 0
+    uint32_t row_count;
+    const ps_step_row *rows; // [row_count]
+    const char *ids;         // of row 0: int32_t [top_k], best first, all of them below `experts`
+    uint64_t row_bytes;      // from the ids of a row to those of the next
+} ps_routes;
+
+// Sees every call of a MoE layer once, before its experts are read, on the thread that runs the
+// step. What it is handed lives as long as the call. The other workers compute meanwhile, so it has
+// to be quick.
+typedef struct ps_route_observer {
+    uint32_t layers, experts, top_k; // of the model; plans of others are refused
+    void (*see)(void *context, const ps_routes *routes);
+    void *context;
+} ps_route_observer;
+
 typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
@@ -49,6 +67,7 @@ typedef struct ps_exec_options {
     uint32_t prefetch_threads; // that do nothing else; up to the workers of the team
     bool guards_prefetch;      // sites that do not pay in a kind of window are switched off there
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
+    const ps_route_observer *routes; // borrowed, outlives the executor; NULL: nobody looks
 } ps_exec_options;
 
 // The team is borrowed and outlives the executor.
@@ -62,7 +81,8 @@ void ps_exec_destroy(ps_exec *exec); // also its programs; NULL is allowed
 //
 // PS_NOT_FOUND  the plan names a weight that is not there
 // PS_INVALID    a weight's dtype or shape is not what the plan says; context_max above the
-//               executor's; KV differs; prefetches of dedicated threads, and there are none
+//               executor's; KV differs; prefetches of dedicated threads, and there are none; MoE
+//               layers are not those that the observer of routes expects
 PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup,
                                    void *context, ps_program **out);
 

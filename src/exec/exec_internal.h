@@ -34,6 +34,8 @@ typedef struct ps_bound_step {
     const struct ps_bound_step *reader; // of a prefetch: who reads what it moves
     uint32_t next;                      // index of the next step that is no prefetch
     uint32_t prefetch_end;              // prefetches that stand before that one, since the first
+    uint32_t moe_layer;                 // of steps that read experts: counts from 0,
+    bool is_moe_begin;                  //   and whether it is the first one of its layer
     ps_operand inputs[PS_OP_INPUTS_MAX];
     ps_operand output;
 } ps_bound_step;

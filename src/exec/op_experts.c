@@ -134,9 +134,23 @@ static uint64_t rows_scratch_bytes(const ps_bound_step *step)
     return ps_linear_scratch_bytes(step->inputs[0].dtype, step->inputs[0].columns);
 }
 
+static void tell_routes(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_route_observer *observer = walk->exec->options.routes;
+    const ps_operand *route = &step->inputs[1];
+    if (observer != NULL && walk->worker == 0 && step->is_moe_begin) {
+        observer->see(observer->context, &(ps_routes){.layer = step->moe_layer,
+                                                      .row_count = walk->row_count,
+                                                      .rows = walk->rows,
+                                                      .ids = ps_row(walk, route, 0),
+                                                      .row_bytes = route->row_bytes});
+    }
+}
+
 static void run_all(const ps_walk *walk, const ps_bound_step *step, const expert_pass *pass)
 {
     const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
+    tell_routes(walk, step);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, pass);
 }
 

@@ -227,8 +227,64 @@ static void test_grouped_equals_alone(void **state)
     free_layer(l);
 }
 
+// What an observer of routes was told, and what it should be.
+typedef struct watched {
+    const layer *l;
+    uint32_t layer, rows, calls;
+} watched;
+
+static void watch(void *context, const ps_routes *routes)
+{
+    watched *w = context;
+    const ps_walk walk = {.exec = &w->l->exec};
+    assert_int_equal(w->layer, routes->layer);
+    assert_int_equal(w->rows, routes->row_count);
+    for (uint32_t r = 0; r < w->rows; r++) {
+        assert_int_equal(r, routes->rows[r].position);
+        assert_memory_equal(ps_row_f32(&walk, &w->l->gate_up.inputs[1], r),
+                            routes->ids + r * routes->row_bytes, TOP_K * sizeof(int32_t));
+    }
+    w->calls++;
+}
+
+// Whatever the workers, a call of a layer is told once, with what the router wrote; its later
+// steps are not told.
+static void test_routes_are_told_once(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    layer *l = new_layer(&gen);
+    ps_step_row rows[ROWS_MAX] = {0};
+    for (uint32_t r = 0; r < ROWS_MAX; r++) {
+        rows[r].position = r;
+    }
+    watched seen = {.l = l, .layer = 7, .rows = 40};
+    const ps_route_observer observer = {.see = watch, .context = &seen};
+    const ps_walk whole = {.exec = &l->exec, .kernels = &l->kernels, .row_count = seen.rows};
+    fill_rows(l, &gen, &whole);
+    l->exec.options.routes = &observer;
+    l->gate_up.moe_layer = l->linear.moe_layer = seen.layer;
+    l->gate_up.is_moe_begin = true;
+    for (uint32_t workers = 1; workers <= 3; workers++) {
+        for (uint32_t w = 0; w < workers; w++) {
+            const ps_walk walk = {.exec = &l->exec,
+                                  .kernels = &l->kernels,
+                                  .rows = rows,
+                                  .row_count = seen.rows,
+                                  .worker = w,
+                                  .workers = workers,
+                                  .scratch = l->scratch};
+            ps_exec_op_EXPERT_GATE_UP(&walk, &l->gate_up);
+            ps_exec_op_EXPERT_LINEAR(&walk, &l->linear);
+        }
+        assert_int_equal(workers, seen.calls);
+    }
+    free_layer(l);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grouped_equals_alone)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_grouped_equals_alone),
+                                       cmocka_unit_test(test_routes_are_told_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
