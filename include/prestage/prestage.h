@@ -299,6 +299,13 @@ typedef struct ps_session_options {
     // Of each row's logits, how many of the best are wanted (ps_sampler_best_logits); 0: all. Ranks
     // then need not send the others, which become -INFINITY. No effect with one rank.
     uint32_t best_logits;
+    // For developers. A route log (--route-log) whose experts the rows take in place of those that
+    // routers prefer: sequence slot s those of the log's s-th sequence, again from its start behind
+    // its end, and the same for slots behind the last sequence. NULL: none.
+    const char *force_routes;
+    // For developers: each row's experts are computed alone, too, and compared bit by bit. A step
+    // with a difference fails with PS_INTERNAL.
+    bool check_grouped;
 } ps_session_options;
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -312,9 +319,11 @@ typedef struct ps_session_options {
 //               PS_COMM_FUSED. Or prefetch_threads are more than the model's, or go with another
 //               policy than auto. Or plan_file is none, or is one for another model, machine,
 //               number of threads or ranks, policy, schedule, bucket or KV types: the message says
-//               what differs
+//               what differs. Or force_routes is no route log, or one of other layers, experts or
+//               top_k; it or check_grouped goes with a model without experts, or with several ranks
+// PS_EXHAUSTED  force_routes has more tokens than have room in 1 GiB
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
-// PS_NOT_FOUND, PS_IO  plan_file cannot be read
+// PS_NOT_FOUND, PS_IO  plan_file or force_routes cannot be read
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences, or has
 //               fewer logits than are wanted; prefetch_threads where cores share no cache
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,

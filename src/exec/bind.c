@@ -1,4 +1,5 @@
 // exec/bind.c - a plan's names become addresses.
+#include "exec/check_grouped.h"
 #include "exec/linear_internal.h"
 
 #include <string.h>
@@ -158,6 +159,9 @@ static ps_status number_moe_layers(const ps_exec *exec, const ps_program *progra
     for (uint32_t i = 0; i < program->plan->step_count; i++) {
         ps_bound_step *step = &program->steps[i];
         const ps_op_attributes *is = &step->plan->attributes;
+        if (step->plan->op == PS_OP_ROUTE) {
+            step->moe_layer = layers;
+        }
         if (step->plan->op != PS_OP_EXPERT_GATE_UP && step->plan->op != PS_OP_EXPERT_LINEAR) {
             continue;
         }
@@ -198,6 +202,7 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
             PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
+        exec->check_bytes = larger(exec->check_bytes, ps_check_scratch_bytes(bound));
         if (step->stream == PS_STREAM_COMM) {
             exec->comm_scratch_bytes = larger(
                 exec->comm_scratch_bytes,

@@ -57,6 +57,15 @@ typedef struct ps_route_observer {
     void *context;
 } ps_route_observer;
 
+// Experts that tokens go to whatever routers say, so that models of random weights have the skew of
+// a trace. Sequence s takes those of sequence s % sequences; behind the last token of that one they
+// begin again.
+typedef struct ps_forced_routes {
+    uint32_t sequences, layers, top_k; // layers: MoE layers, as many as the plan has
+    const uint64_t *starts; // [sequences + 1] tokens of all sequences before; each has one at least
+    const uint16_t *ids; // [starts[sequences]][layers][top_k]; of a token and layer all different
+} ps_forced_routes;
+
 typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
@@ -67,6 +76,8 @@ typedef struct ps_exec_options {
     uint32_t prefetch_threads; // that do nothing else; up to the workers of the team
     bool guards_prefetch;      // sites that do not pay in a kind of window are switched off there
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
+    const ps_forced_routes *forced_routes; // borrowed, outlives the executor; NULL: none
+    bool checks_grouped; // experts are computed for each row alone, too, and all bits compared
     const ps_route_observer *routes; // borrowed, outlives the executor; NULL: nobody looks
 } ps_exec_options;
 
@@ -95,6 +106,7 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 // PS_INVALID    a row, a token or a block is out of range; the message says which
 // PS_EXHAUSTED  more rows, or a higher position, than the program's bucket has
 // PS_LOST       another rank is lost or has diverged; nothing can be run any more
+// PS_INTERNAL   checks_grouped found a difference; the message has the first
 PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
 
 // The logits of the step's `index`-th row that wanted them, f32 [vocabulary]; valid until the next

@@ -82,6 +82,8 @@ typedef struct ps_kv_layer {
     uint64_t offset_bytes;        // of its heads in a block of the group
 } ps_kv_layer;
 
+struct ps_grouped_check;
+
 struct ps_exec {
     ps_team *team;
     ps_side *side; // NULL: no dedicated threads
@@ -100,10 +102,12 @@ struct ps_exec {
     char *shared;
     char *privates; // [workers][private_stride]: workspace, then scratch
     uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
-    uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
-    uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
-    uint64_t checks;      // steps that were checked
-    ps_step_time *times;  // of worker 0; NULL: not asked for
+    uint32_t *logit_rows;           // [rows_max] indices of the step's rows that want logits
+    uint64_t *checked;              // [sequences] `checks` when the sequence was last in a step
+    uint64_t checks;                // steps that were checked
+    ps_step_time *times;            // of worker 0; NULL: not asked for
+    struct ps_grouped_check *check; // NULL: not asked for
+    uint64_t check_bytes;           // scratch that it takes for each worker
     // Of collectives.
     float *comm_scratch;
     uint64_t comm_scratch_bytes;
@@ -179,6 +183,9 @@ uint64_t ps_exec_route_scratch_bytes(const ps_op_attributes *attributes);
 uint64_t ps_exec_experts_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
+
+// The ids [top_k] that a row of a route has to take; NULL: those that its router prefers.
+const uint16_t *ps_exec_forced_ids(const ps_walk *walk, const ps_bound_step *step, uint32_t row);
 
 // Bytes of comm_scratch that a collective takes in a step of the plan.
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,

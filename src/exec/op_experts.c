@@ -3,6 +3,7 @@
 // Each expert's weights are read once, for all rows that chose it. Its results go to rows of their
 // own, one for each pair (row, choice), so that neither the order of experts nor who computes them
 // shows in a sum.
+#include "exec/check_grouped.h"
 #include "exec/linear_internal.h"
 
 #include <string.h>
@@ -129,6 +130,50 @@ static void run_pass(const ps_walk *walk, const ps_bound_step *step, const group
     }
 }
 
+static bool is_among(const uint32_t *experts, uint32_t count, uint32_t expert)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (experts[i] == expert) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What a pass has given to all pairs of some experts; experts NULL: of all, which finds pairs that
+// it has left out.
+static void check_pass(const ps_walk *walk, const ps_bound_step *step, const uint32_t *experts,
+                       uint32_t expert_count, const expert_pass *pass)
+{
+    if (walk->exec->check == NULL) {
+        return;
+    }
+    const uint32_t top_k = step->plan->attributes.top_k;
+    uint64_t begin, end;
+    ps_team_barrier(walk->exec->team, NULL); // all columns are there
+    ps_check_begin(walk);
+    ps_plan_share((uint64_t)walk->row_count * top_k, walk->worker, walk->workers, &begin, &end);
+    for (uint32_t p = (uint32_t)begin; p < end; p++) {
+        const uint32_t expert = (uint32_t)routed_expert(walk, &step->inputs[1], p, top_k);
+        if (experts != NULL && !is_among(experts, expert_count, expert)) {
+            continue;
+        }
+        ps_check_pair pair = {.row = p / top_k,
+                              .expert = expert,
+                              .weight = pass->weight,
+                              .up = pass->up,
+                              .data = expert_data(pass->weight, expert),
+                              .stage = pass->is_pair ? "down" : "gate_up",
+                              .y_dtype = pass->y->dtype,
+                              .x = ps_row(walk, pass->x, pass->is_pair ? p : p / top_k),
+                              .y = ps_row(walk, pass->y, p)};
+        if (pass->up != NULL) {
+            pair.up_data = expert_data(pass->up, expert);
+        }
+        ps_check_pair_rows(walk, step, &pair);
+    }
+}
+
 static uint64_t rows_scratch_bytes(const ps_bound_step *step)
 {
     return ps_linear_scratch_bytes(step->inputs[0].dtype, step->inputs[0].columns);
@@ -152,6 +197,7 @@ static void run_all(const ps_walk *walk, const ps_bound_step *step, const expert
     const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
     tell_routes(walk, step);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, pass);
+    check_pass(walk, step, NULL, 0, pass);
 }
 
 void ps_exec_op_EXPERT_GATE_UP(const ps_walk *walk, const ps_bound_step *step)

@@ -1,6 +1,6 @@
 // exec/op_route.c - which experts a row goes to, and the weighted sum of what they answer.
 #include "base/top_k.h"
-#include "exec/exec_internal.h"
+#include "exec/check_grouped.h"
 
 #include <string.h>
 
@@ -14,6 +14,17 @@ static void choose_best(const float *p, uint32_t experts, uint32_t top_k, ps_can
     for (uint32_t i = 0; i < top_k; i++) {
         ids[i] = best[i].id;
     }
+}
+
+const uint16_t *ps_exec_forced_ids(const ps_walk *walk, const ps_bound_step *step, uint32_t row)
+{
+    const ps_forced_routes *forced = walk->exec->options.forced_routes;
+    if (forced == NULL) {
+        return NULL;
+    }
+    const uint64_t *start = forced->starts + walk->rows[row].sequence % forced->sequences;
+    const uint64_t token = start[0] + walk->rows[row].position % (start[1] - start[0]);
+    return forced->ids + (token * forced->layers + step->moe_layer) * forced->top_k;
 }
 
 void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
@@ -36,7 +47,13 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
         } else {
             memcpy(p, logits, experts * sizeof *p);
         }
-        choose_best(p, experts, top_k, best, ids);
+        const uint16_t *forced = ps_exec_forced_ids(walk, step, r);
+        if (forced == NULL) {
+            choose_best(p, experts, top_k, best, ids);
+        }
+        for (uint32_t i = 0; forced != NULL && i < top_k; i++) {
+            ids[i] = forced[i];
+        }
         float sum = 0;
         for (uint32_t i = 0; i < top_k; i++) {
             weights[i] = p[ids[i]];
@@ -51,6 +68,10 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
             walk->kernels->scale(weights, weights, attributes->scale, top_k);
         }
         memcpy(route, ids, top_k * sizeof *ids);
+    }
+    if (walk->exec->check != NULL) {
+        ps_check_begin(walk);
+        ps_check_route(walk, step, begin, end);
     }
 }
 
@@ -74,5 +95,9 @@ void ps_exec_op_EXPERT_SUM(const ps_walk *walk, const ps_bound_step *step)
             walk->kernels->add_scaled(y, ps_row_f32(walk, &step->inputs[0], r * top_k + i) + first,
                                       weights[i], last - first);
         }
+    }
+    if (walk->exec->check != NULL) {
+        ps_check_begin(walk);
+        ps_check_sum(walk, step, begin, end, first, last);
     }
 }
