@@ -1,8 +1,8 @@
 // ctest-labels: prop
 // Goal: the grouped call of a MoE layer gives the bits of computing every (row, expert) pair alone,
-// whatever the routing, the types, the number of rows and the number of workers. Method: random routings,
-// weights and rows through the operators, with each worker's share run in turn; beside them one
-// kernel call per pair over the whole matrix of its expert.
+// whatever the routing, the types, the number of rows and the number of workers. Method: random
+// routings, weights and rows through the operators, with each worker's share run in turn; beside
+// them one kernel call per pair over the whole matrix of its expert.
 #include "exec/expert_layer.h"
 
 static void run_all_workers(layer *l, ps_op_function *function, const ps_bound_step *step,
