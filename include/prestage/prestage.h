@@ -313,6 +313,13 @@ struct ps_session_options {
     // Of each row's logits, how many of the best are wanted (ps_sampler_best_logits); 0: all. Ranks
     // then need not send the others, which become -INFINITY. No effect with one rank.
     uint32_t best_logits;
+    // For developers. A route log (--route-log) whose experts the rows take in place of those that
+    // routers prefer: sequence slot s those of the log's s-th sequence, again from its start behind
+    // its end, and the same for slots behind the last sequence. NULL: none.
+    const char *force_routes;
+    // For developers: each row's experts are computed alone, too, and compared bit by bit. A step
+    // with a difference fails with PS_INTERNAL.
+    bool check_grouped;
 };
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
@@ -326,9 +333,11 @@ struct ps_session_options {
 //               PS_COMM_FUSED. Or prefetch_threads are more than the model's, or go with another
 //               policy than auto. Or plan_file is none, or is one for another model, machine,
 //               number of threads or ranks, policy, schedule, bucket or KV types: the message says
-//               what differs
+//               what differs. Or force_routes is no route log, or one of other layers, experts or
+//               top_k; it or check_grouped goes with a model without experts, or with several ranks
+// PS_EXHAUSTED  force_routes has more tokens than have room in 1 GiB
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
-// PS_NOT_FOUND, PS_IO  plan_file cannot be read
+// PS_NOT_FOUND, PS_IO  plan_file or force_routes cannot be read
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences, or has
 //               fewer logits than are wanted; prefetch_threads where cores share no cache
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
@@ -501,6 +510,32 @@ typedef struct ps_expert_report {
 
 // False: all experts are in memory, or the model has none.
 PS_API bool ps_session_experts_get(const ps_session *session, ps_expert_report *out);
+
+// What a row of a step is for: one of several of its sequence in the step, or the only one.
+typedef enum ps_phase { PS_PHASE_PROMPT, PS_PHASE_DECODE, PS_PHASE_COUNT } ps_phase;
+
+// Which experts routers have chosen in all sessions of a model, since it was opened or since
+// ps_model_record_experts. Rank 0 counts for all ranks.
+typedef struct ps_experts_info {
+    uint32_t layers;                 // with experts; 0: the model has none
+    uint32_t experts, experts_used;  // of each layer; those of them that a row goes to
+    uint64_t tokens[PS_PHASE_COUNT]; // rows that were counted; each chose experts_used a layer
+} ps_experts_info;
+PS_API void ps_model_get_experts(const ps_model *model, ps_experts_info *out);
+
+// How often one expert was chosen; layer < layers, counted over those with experts; expert <
+// experts.
+PS_API uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint32_t expert,
+                                     ps_phase phase);
+
+// Adds what was counted to the counts file at `path` (made where there is none, replaced whole or
+// not at all where there is one), for `prestage experts rank`; then counts start at 0 again.
+//
+// PS_INVALID      the model has no experts; or the file is damaged, of another model or of another
+//                 kind
+// PS_UNSUPPORTED  it is of another version
+// PS_IO, PS_NO_MEMORY
+PS_API PS_MUST_USE ps_status ps_model_record_experts(ps_model *model, const char *path);
 
 // ---- sampling
 

@@ -67,6 +67,8 @@ typedef struct ps_cli_options {
     bool sequence_parallel;
     uint32_t prefetch; // ps_prefetch_policy
     uint32_t prefetch_threads;
+    const char *force_routes; // file
+    bool check_grouped;
     const char *additional_config; // JSON, or @ and a file with it
     ps_prefetch_ratios ratios;     // by ps_cli_additional_config_apply
     ps_ranks *started;             // by ps_cli_ranks_start; not of the command line

@@ -187,6 +187,8 @@ ps_session_options ps_cli_session_options(const ps_cli_options *options)
                                 .prefetch_threads = options->prefetch_threads,
                                 .comm_schedule = (ps_comm_schedule)options->comm_schedule,
                                 .sequence_parallel = options->sequence_parallel,
+                                .force_routes = options->force_routes,
+                                .check_grouped = options->check_grouped,
                                 .k_type = (ps_kv_type)options->k_type,
                                 .v_type = (ps_kv_type)options->v_type};
 }

@@ -2,6 +2,7 @@
 #ifndef PS_ENGINE_MODEL_INTERNAL_H
 #define PS_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/model_experts.h"
 #include "engine/ranks.h"
 #include "engine/tuned.h"
 #include "engine/weights.h"
@@ -47,6 +48,9 @@ struct ps_model {
     ps_trace *trace; // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;
+    ps_model_experts *experts;             // NULL: it has none, or another rank counts
+    const ps_forced_routes *forced_routes; // of forced_path, which is NULL where there are none
+    char *forced_path;
     uint64_t bytes_per_token;
     double load_ms;
 };

@@ -157,6 +157,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(ps_team_create(threads, &model->team));
     PS_TRY(ps_model_start_trace(model, options->trace_file));
     PS_TRY(load_weights(model, options));
+    PS_TRY(ps_model_experts_start(model, &model->experts));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
 }

@@ -29,11 +29,15 @@ typedef struct ps_operand {
     uint32_t kv_layer;       // kind KV: index into exec->kv_layers
 } ps_operand;
 
+#define PS_NO_MOE_LAYER UINT32_MAX // of a route that is a guess for a later layer
+
 typedef struct ps_bound_step {
     const ps_plan_step *plan;
     const struct ps_bound_step *reader; // of a prefetch: who reads what it moves
     uint32_t next;                      // index of the next step that is no prefetch
     uint32_t prefetch_end;              // prefetches that stand before that one, since the first
+    uint32_t moe_layer;                 // of steps that read experts, and of routes: counts from 0,
+    bool is_moe_begin;                  //   and whether it is the first one of its layer
     ps_operand inputs[PS_OP_INPUTS_MAX];
     ps_operand output;
 } ps_bound_step;
@@ -80,6 +84,8 @@ typedef struct ps_kv_layer {
     uint64_t offset_bytes;        // of its heads in a block of the group
 } ps_kv_layer;
 
+struct ps_grouped_check;
+
 struct ps_exec {
     ps_team *team;
     ps_side *side; // NULL: no dedicated threads
@@ -106,8 +112,10 @@ struct ps_exec {
     uint64_t between_offset_bytes, between_bytes;
     ps_expert_store *experts; // NULL: all weights are in memory
     ps_expert_times expert_times;
-    uint32_t experts_max;  // of an expert_ffn
-    ps_expert_want *wants; // [experts_max]
+    uint32_t experts_max;           // of an expert_ffn
+    ps_expert_want *wants;          // [experts_max]
+    struct ps_grouped_check *check; // NULL: not asked for
+    uint64_t check_bytes;           // scratch that it takes for each worker
     // Of collectives.
     float *comm_scratch;
     uint64_t comm_scratch_bytes;
@@ -187,12 +195,16 @@ typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
 #undef OP
 
 // Scratch bytes per worker that the operators of these files take.
+uint64_t ps_exec_route_scratch_bytes(const ps_op_attributes *attributes);
 uint64_t ps_exec_experts_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
 
 // Bytes of the rows between the linears of an expert_ffn.
 uint64_t ps_exec_between_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
+
+// The ids [top_k] that a row of a route has to take; NULL: those that its router prefers.
+const uint16_t *ps_exec_forced_ids(const ps_walk *walk, const ps_bound_step *step, uint32_t row);
 
 // Bytes of comm_scratch that a collective takes in a step of the plan.
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,

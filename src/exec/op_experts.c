@@ -4,6 +4,7 @@
 // own, one for each pair (row, choice), so that neither the order of experts nor who computes them
 // shows in a sum.
 #include "base/clock.h"
+#include "exec/check_grouped.h"
 #include "exec/linear_internal.h"
 #include "kernels/pack.h"
 
@@ -140,6 +141,50 @@ static void run_pass(const ps_walk *walk, const ps_bound_step *step, const group
     }
 }
 
+static bool is_among(const uint32_t *experts, uint32_t count, uint32_t expert)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (experts[i] == expert) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What a pass has given to all pairs of some experts; experts NULL: of all, which finds pairs that
+// it has left out.
+static void check_pass(const ps_walk *walk, const ps_bound_step *step, const uint32_t *experts,
+                       uint32_t expert_count, const expert_pass *pass)
+{
+    if (walk->exec->check == NULL) {
+        return;
+    }
+    const uint32_t top_k = step->plan->attributes.top_k;
+    uint64_t begin, end;
+    ps_team_barrier(walk->exec->team, NULL); // all columns are there
+    ps_check_begin(walk);
+    ps_plan_share((uint64_t)walk->row_count * top_k, walk->worker, walk->workers, &begin, &end);
+    for (uint32_t p = (uint32_t)begin; p < end; p++) {
+        const uint32_t expert = (uint32_t)routed_expert(walk, &step->inputs[1], p, top_k);
+        if (experts != NULL && !is_among(experts, expert_count, expert)) {
+            continue;
+        }
+        ps_check_pair pair = {.row = p / top_k,
+                              .expert = expert,
+                              .weight = pass->weight,
+                              .up = pass->up,
+                              .data = expert_data(walk, pass->weight, expert),
+                              .stage = pass->is_pair ? "down" : "gate_up",
+                              .y_dtype = pass->y->dtype,
+                              .x = ps_row(walk, pass->x, pass->is_pair ? p : p / top_k),
+                              .y = ps_row(walk, pass->y, p)};
+        if (pass->up != NULL) {
+            pair.up_data = expert_data(walk, pass->up, expert);
+        }
+        ps_check_pair_rows(walk, step, &pair);
+    }
+}
+
 // For the rows that a step reads, those between its linears, and a group of weights in packing.
 static uint64_t rows_scratch_bytes(const ps_bound_step *step)
 {
@@ -154,10 +199,25 @@ static uint64_t rows_scratch_bytes(const ps_bound_step *step)
     return ps_round_up(bytes, PS_CACHE_LINE_BYTES);
 }
 
+static void tell_routes(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_route_observer *observer = walk->exec->options.routes;
+    const ps_operand *route = &step->inputs[1];
+    if (observer != NULL && walk->worker == 0 && step->is_moe_begin) {
+        observer->see(observer->context, &(ps_routes){.layer = step->moe_layer,
+                                                      .row_count = walk->row_count,
+                                                      .rows = walk->rows,
+                                                      .ids = ps_row(walk, route, 0),
+                                                      .row_bytes = route->row_bytes});
+    }
+}
+
 static void run_all(const ps_walk *walk, const ps_bound_step *step, const expert_pass *pass)
 {
     const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
+    tell_routes(walk, step);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, pass);
+    check_pass(walk, step, NULL, 0, pass);
 }
 
 void ps_exec_op_EXPERT_GATE_UP(const ps_walk *walk, const ps_bound_step *step)
@@ -301,7 +361,9 @@ static void run_waves(const ps_walk *walk, const ps_bound_step *step, const grou
         take_time(walk, &then, &times->move_ns);
         run_pass(walk, step, by, wave->experts, wave->count, gate_up);
         ps_team_barrier(team, NULL);
+        check_pass(walk, step, wave->experts, wave->count, gate_up);
         run_pass(walk, step, by, wave->experts, wave->count, down);
+        check_pass(walk, step, wave->experts, wave->count, down);
         ps_team_barrier(team, NULL); // the wave may leave
         take_time(walk, &then, &times->compute_ns);
     }
@@ -318,13 +380,16 @@ void ps_exec_op_EXPERT_FFN(const ps_walk *walk, const ps_bound_step *step)
     const expert_pass down = {
         .x = &between, .y = &step->output, .weight = step->inputs[4].weight, .is_pair = true};
     const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
+    tell_routes(walk, step);
     if (gate_up.weight->data == NULL) {
         run_waves(walk, step, &by, &gate_up, &down, start);
         return;
     }
     run_pass(walk, step, &by, by.distinct, by.distinct_count, &gate_up);
     ps_team_barrier(walk->exec->team, NULL);
+    check_pass(walk, step, NULL, 0, &gate_up);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, &down);
+    check_pass(walk, step, NULL, 0, &down);
 }
 
 void ps_exec_op_EXPERT_EXPECT(const ps_walk *walk, const ps_bound_step *step)

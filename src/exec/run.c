@@ -1,6 +1,7 @@
 // exec/run.c - the workers walk a plan together.
 #include "base/clock.h"
 #include "base/pages.h"
+#include "exec/check_grouped.h"
 #include "exec/record.h"
 #include "hw/machine.h"
 
@@ -117,6 +118,10 @@ ps_status ps_exec_prepare(ps_exec *exec)
     ps_assert(exec->shared == NULL && exec->programs != NULL);
     PS_TRY(allocate_pools(exec));
     PS_TRY(allocate_tables(exec));
+    if (exec->options.checks_grouped) {
+        PS_TRY(ps_check_create(&exec->arena, ps_team_workers(exec->team), exec->check_bytes,
+                               &exec->check));
+    }
     exec->private_bytes = ps_round_up(exec->private_bytes, PS_CACHE_LINE_BYTES);
     // A page between two workers' parts keeps them out of each other's prefetchers.
     exec->private_stride = ps_round_up(exec->private_bytes + exec->scratch_bytes, 4096) + 4096;
@@ -402,7 +407,9 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
         exec->expert_times.dispatch_ns += job.experts.times.dispatch_ns;
         exec->expert_times.compute_ns += job.experts.times.compute_ns;
     }
-    return job.comm.status != PS_OK ? job.comm.status : job.experts.status;
+    PS_TRY(job.comm.status);
+    PS_TRY(job.experts.status);
+    return exec->check == NULL ? PS_OK : ps_check_result(exec->check, ps_team_workers(exec->team));
 }
 
 float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index)

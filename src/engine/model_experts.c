@@ -1,0 +1,206 @@
+// engine/model_experts.c - worker 0 counts; a file gets it when somebody asks for one.
+#include "engine/model_experts.h"
+
+#include "engine/model_internal.h"
+#include "format/file_map.h"
+#include "format/new_file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ARENA_BYTES ((size_t)1 << 30)
+
+// ---- counting
+
+static void see_routes(void *context, const ps_routes *routes)
+{
+    ps_route_counts *counts = context;
+    uint16_t ids[PS_EXPERTS_MAX];
+    for (uint32_t r = 0; r < routes->row_count; r++) {
+        for (uint32_t i = 0; i < counts->top_k; i++) {
+            int32_t id;
+            memcpy(&id, routes->ids + r * routes->row_bytes + i * sizeof id, sizeof id);
+            ids[i] = (uint16_t)id;
+        }
+        const bool is_prompt = ps_step_row_is_prompt(routes->rows, routes->row_count, r);
+        ps_route_counts_add(counts, routes->layer, is_prompt ? PS_PHASE_PROMPT : PS_PHASE_DECODE,
+                            ids);
+    }
+}
+
+// ---- what the model is
+
+static void add_type(ps_counts_header *header, const char *type)
+{
+    const size_t length = strlen(header->quantisation);
+    const char *found = strstr(header->quantisation, type);
+    const size_t bytes = strlen(type);
+    if (found == NULL || (found[bytes] != '\0' && found[bytes] != ' ')) {
+        (void)snprintf(header->quantisation + length, sizeof header->quantisation - length, "%s%s",
+                       length > 0 ? " " : "", type);
+    }
+}
+
+// Of one expert in a layer of the model: the bytes of its three matrices, packed.
+static uint64_t expert_bytes(const ps_model *model, uint32_t layer, ps_counts_header *header)
+{
+    static const char *const PARTS[] = {"gate", "up", "down"};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof PARTS / sizeof PARTS[0]; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, PARTS[i]);
+        const ps_gguf_tensor *tensor = ps_gguf_tensor_find(model->file, name);
+        ps_assert(tensor != NULL); // the graph was built from it
+        bytes += ps_packed_bytes(tensor->dtype, tensor->dimensions[1], tensor->dimensions[0]);
+        add_type(header, tensor->type_name);
+    }
+    return bytes;
+}
+
+// What of a name a header holds and a terminal shows.
+static void copy_name(char out[64], const char *name)
+{
+    (void)snprintf(out, 64, "%s", name);
+    for (char *at = out; *at != '\0'; at++) {
+        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at;
+    }
+}
+
+static uint32_t count_layers(const ps_model_config *config)
+{
+    uint32_t layers = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        layers += config->layer[i].is_moe;
+    }
+    return layers;
+}
+
+ps_status ps_model_experts_start(ps_model *model, ps_model_experts **out)
+{
+    const ps_model_config *config = model->config;
+    const uint32_t layers = count_layers(config);
+    if (layers == 0 || ps_ranks_rank(model->ranks) != 0) {
+        *out = NULL;
+        return PS_OK;
+    }
+    ps_model_experts *experts = PS_ARENA_NEW(&model->arena, ps_model_experts, 1);
+    if (experts == NULL) {
+        return PS_NO_MEMORY;
+    }
+    ps_counts_file *file = &experts->file;
+    file->header = (ps_counts_header){.layers = layers,
+                                      .experts = config->experts,
+                                      .top_k = config->experts_used,
+                                      .dim = config->dim,
+                                      .expert_ffn = config->expert_ffn,
+                                      .fingerprint = ps_gguf_fingerprint(model->file)};
+    copy_name(file->header.model, config->name);
+    file->expert_bytes = PS_ARENA_NEW(&model->arena, uint64_t, layers);
+    if (file->expert_bytes == NULL) {
+        return PS_NO_MEMORY;
+    }
+    uint32_t moe = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        if (config->layer[i].is_moe) {
+            file->expert_bytes[moe++] = expert_bytes(model, i, &file->header);
+        }
+    }
+    PS_TRY(ps_route_counts_init(&file->counts, layers, config->experts, config->experts_used,
+                                &model->arena));
+    experts->observer = (ps_route_observer){.layers = layers,
+                                            .experts = config->experts,
+                                            .top_k = config->experts_used,
+                                            .see = see_routes,
+                                            .context = &file->counts};
+    *out = experts;
+    return PS_OK;
+}
+
+// ---- reading
+
+void ps_model_get_experts(const ps_model *model, ps_experts_info *out)
+{
+    *out = (ps_experts_info){0};
+    if (model->experts == NULL) {
+        return;
+    }
+    const ps_route_counts *counts = &model->experts->file.counts;
+    out->layers = counts->layers;
+    out->experts = counts->experts;
+    out->experts_used = counts->top_k;
+    for (uint32_t phase = 0; phase < PS_PHASE_COUNT; phase++) {
+        out->tokens[phase] = counts->tokens[0][phase] + counts->tokens[1][phase];
+    }
+}
+
+uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint32_t expert,
+                              ps_phase phase)
+{
+    const ps_route_counts *counts = &model->experts->file.counts;
+    ps_assert(layer < counts->layers && expert < counts->experts && phase < PS_PHASE_COUNT);
+    return ps_route_counts_at(counts, 0, phase, layer)[expert] +
+           ps_route_counts_at(counts, 1, phase, layer)[expert];
+}
+
+// ---- files
+
+static ps_status check_has_experts(const ps_model *model)
+{
+    return model->experts != NULL
+               ? PS_OK
+               : ps_fail(PS_INVALID, "%s: the model has no experts to count", model->path);
+}
+
+// The file at `path`, of this model; *out_is_there false: there is none.
+static ps_status read_own(const ps_model *model, const char *path, ps_arena *arena,
+                          ps_counts_file *out, bool *out_is_there)
+{
+    PS_TRY(check_has_experts(model));
+    *out_is_there = access(path, F_OK) == 0;
+    if (!*out_is_there) {
+        return PS_OK;
+    }
+    PS_TRY(ps_counts_file_read(path, arena, out));
+    const ps_status status = ps_counts_file_check_model(&out->header, &model->experts->file.header);
+    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
+}
+
+ps_status ps_model_record_check(const ps_model *model, const char *path)
+{
+    ps_arena arena;
+    ps_counts_file old;
+    bool is_there;
+    ps_arena_init(&arena, ARENA_BYTES);
+    const ps_status status = read_own(model, path, &arena, &old, &is_there);
+    ps_arena_deinit(&arena);
+    return status;
+}
+
+ps_status ps_model_write_experts(ps_model *model, const char *path, bool replace)
+{
+    PS_TRY(check_has_experts(model));
+    PS_TRY(ps_counts_file_write(path, &model->experts->file, replace));
+    ps_route_counts_clear(&model->experts->file.counts);
+    return PS_OK;
+}
+
+ps_status ps_model_record_experts(ps_model *model, const char *path)
+{
+    ps_arena arena;
+    ps_counts_file old;
+    bool is_there;
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_status status = read_own(model, path, &arena, &old, &is_there);
+    if (status == PS_OK && is_there) {
+        ps_route_counts_merge(&old.counts, &model->experts->file.counts);
+        status = ps_counts_file_write(path, &old, true);
+        if (status == PS_OK) {
+            ps_route_counts_clear(&model->experts->file.counts);
+        }
+    } else if (status == PS_OK) {
+        status = ps_model_write_experts(model, path, false);
+    }
+    ps_arena_deinit(&arena);
+    return status;
+}
