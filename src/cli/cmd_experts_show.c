@@ -75,10 +75,7 @@ static ps_status show_counts(const ps_cli_options *options, ps_arena *arena, ps_
     ps_hot_ranking ranking;
     ps_hot_set about;
     PS_TRY(ps_cli_counts_read(options->model, arena, &file));
-    const ps_status status = ps_cli_phases_check(&file.counts, options->phases);
-    if (status != PS_OK) {
-        return ps_file_name_error(options->model, status);
-    }
+    PS_TRY(ps_cli_phases_check(options->model, &file.counts, options->phases));
     PS_TRY(ps_hot_ranking_make(&file.counts, options->phases, arena, &ranking));
     ps_cli_counts_describe(&file, options->phases, &about);
     *out = (ps_heatmap){.layers = about.layers,

@@ -71,14 +71,14 @@ static uint64_t tokens_of(const ps_route_counts *counts, ps_routes_phase phase)
     return counts->tokens[0][phase] + counts->tokens[1][phase];
 }
 
-ps_status ps_cli_phases_check(const ps_route_counts *counts, uint32_t phases)
+ps_status ps_cli_phases_check(const char *path, const ps_route_counts *counts, uint32_t phases)
 {
     uint64_t tokens = 0;
     for (uint32_t phase = 0; phase < PS_ROUTES_PHASES; phase++) {
         tokens += (phases >> phase & 1) != 0 ? tokens_of(counts, (ps_routes_phase)phase) : 0;
     }
     return tokens > 0 ? PS_OK
-                      : ps_fail(PS_INVALID, "no token of phase '%s' was counted",
+                      : ps_fail(PS_INVALID, "%s: no token of phase '%s' was counted", path,
                                 ps_cli_phases_name(phases));
 }
 

@@ -15,8 +15,9 @@ PS_MUST_USE ps_status ps_cli_counts_read(const char *path, ps_arena *arena, ps_c
 // Whether the file looks like JSON, as hot sets are.
 bool ps_cli_is_json(const char *path);
 
-// PS_INVALID: no token of these phases (bits 1 << ps_phase) was counted.
-PS_MUST_USE ps_status ps_cli_phases_check(const ps_route_counts *counts, uint32_t phases);
+// PS_INVALID: no token of these phases (bits 1 << ps_phase) was counted. path: for the message.
+PS_MUST_USE ps_status ps_cli_phases_check(const char *path, const ps_route_counts *counts,
+                                          uint32_t phases);
 
 // All of a hot set that is known before there are keys and sizes.
 void ps_cli_counts_describe(const ps_counts_file *file, uint32_t phases, ps_hot_set *out);

@@ -265,7 +265,8 @@ static void test_places_are_kept(void **state)
     ps_model_close(model);
 }
 
-// A log holds each call of a layer once, with the tokens in their places; counted, it is the counts.
+// A log holds each call of a layer once, with the tokens in their places; counted it gives the same
+// counts.
 static void test_logs_hold_what_is_counted(void **state)
 {
     (void)state;
