@@ -23,7 +23,10 @@ typedef enum ps_cli_command_bit {
     PS_CLI_OVERLAP = 128,
     PS_CLI_SIMULATE = 256,
     PS_CLI_TUNE = 512,
-    PS_CLI_ALL = 1023,
+    PS_CLI_EXPERTS_RECORD = 1024,
+    PS_CLI_EXPERTS_RANK = 2048,
+    PS_CLI_EXPERTS_SHOW = 4096,
+    PS_CLI_ALL = 8191,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -57,6 +60,11 @@ typedef struct ps_cli_options {
     const char *comm_link;                // of --comm-sim
     const char *compare;                  // of bench
     const char *trace;                    // file
+    const char *record_experts;           // counts file
+    const char *route_log;                // file
+    const char *svg;                      // file
+    ps_cli_list set_sizes;                // of hot sets; none: not given
+    uint32_t phases;                      // bits (1 << ps_phase) of what is ranked
     const char *machine;                  // file
     uint32_t objective;                   // ps_cli_objective
     const char *emit;                     // of tune
@@ -82,7 +90,10 @@ typedef struct ps_cli_options {
     uint64_t memory_bytes;   // 0: not given
     uint64_t expert_bytes;   // 0: not given
     float memory_share;      // of what is available; 0: not given
-    uint32_t expert_policy;  // ps_expert_policy
+    uint32_t expert_policy;  // ps_expert_policy_kind
+    const char *hot_set;     // file
+    uint32_t hot_experts;
+    bool hot_cut;
 } ps_cli_options;
 
 // Reads argv[1..argc) of one command: its options, MODEL, and for `perplexity` FILE. argv[0] is the
@@ -100,6 +111,10 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // The i-th option's longest name, without dashes, of any that `command` takes; NULL behind the
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
+
+// "prompt", "decode", "all" of bits (1 << ps_phase).
+#define PS_CLI_PHASES_ALL 3u
+const char *ps_cli_phases_name(uint32_t phases);
 
 // One side of a comparison: "auto", whose sums are serial, or "auto+SCHEDULE".
 typedef struct ps_cli_side {

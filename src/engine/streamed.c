@@ -81,6 +81,7 @@ static ps_status split_memory(const ps_model_config *config, const ps_graph *gra
     uint32_t layer_count;
     add_weights(graph, split);
     PS_TRY(ps_weights_list_experts(graph, graph->arena, &layers, &layer_count));
+    split->expert_layers = layer_count;
     for (uint32_t l = 0; l < layer_count; l++) {
         split->experts += layers[l].experts;
     }
@@ -170,6 +171,19 @@ ps_status ps_streamed_create_store(const ps_model *model, uint64_t session_bytes
                                              .layer_count = layer_count,
                                              .top_k = model->config->experts_used,
                                              .budget_bytes = left,
-                                             .policy = model->expert_policy};
-    return ps_expert_store_create(&options, out);
+                                             .policy = model->expert_policy,
+                                             .hot = model->hot,
+                                             .hot_count = model->hot_count,
+                                             .hot_cut = model->hot_cut};
+    ps_expert_store *store = NULL;
+    ps_status status = ps_expert_store_create(&options, &store);
+    if (status == PS_OK) {
+        status = ps_expert_store_warm(store);
+    }
+    if (status != PS_OK) {
+        ps_expert_store_destroy(store);
+        return status;
+    }
+    *out = store;
+    return PS_OK;
 }

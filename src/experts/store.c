@@ -224,6 +224,16 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
             hot[count++] = store->layers[l].first_key + key;
         }
     }
+    const uint32_t room = size->slot_count - size->floor;
+    if (count > room && !options->hot_cut) {
+        return ps_fail(PS_INVALID,
+                       "the hot set: %u experts of %.1f MiB, and there is room for %u, %.1f MiB, "
+                       "beside the %u that come and go; a smaller set (--hot-experts, or --hot-cut "
+                       "for as many as fit), more memory or a shorter context would be right",
+                       count, (double)(count * size->slot_bytes) / (1 << 20), room,
+                       (double)(room * size->slot_bytes) / (1 << 20), size->floor);
+    }
+    count = count < room ? count : room;
     return ps_expert_policy_create(&(ps_expert_policy_options){.kind = options->policy,
                                                                .keys = size->key_count,
                                                                .slots = size->slot_count,

@@ -40,6 +40,7 @@ typedef struct ps_expert_store_options {
     ps_expert_policy_kind policy;
     const uint32_t *hot; // keys (layer * experts + expert), hottest first; borrowed until created
     uint32_t hot_count;
+    bool hot_cut; // those that there is no room for are left out; otherwise they are refused
     ps_reader_options reader; // how to read; its memory is the store's
 } ps_expert_store_options;
 
@@ -47,7 +48,7 @@ typedef struct ps_expert_store_options {
 // read while others are computed.
 uint64_t ps_expert_store_floor(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k);
 
-// PS_INVALID    the budget is below the floor
+// PS_INVALID    the budget is below the floor, or has no room for the hot set
 // PS_NO_MEMORY, PS_IO, PS_NOT_FOUND
 PS_MUST_USE ps_status ps_expert_store_create(const ps_expert_store_options *options,
                                              ps_expert_store **out);
