@@ -23,7 +23,8 @@ uint64_t ps_check_scratch_bytes(const ps_bound_step *step)
     for (uint32_t i = 0; i < step->plan->input_count; i++) {
         if (step->inputs[i].kind == PS_VALUE_WEIGHT && step->inputs[i].weight->experts > 0) {
             const uint32_t outputs = step->inputs[i].weight->outputs;
-            bytes = larger(bytes, 2 * results_bytes(outputs) + ps_q8_row_bytes(outputs));
+            const uint64_t whole = ps_round_up(outputs, PS_BLOCK_COLUMNS); // may be of f32 rows
+            bytes = larger(bytes, 2 * results_bytes(outputs) + ps_q8_row_bytes(whole));
         }
     }
     return step->plan->op == PS_OP_ROUTE
