@@ -79,6 +79,10 @@ typedef struct ps_cli_options {
     uint32_t repetitions;
     uint32_t format;         // ps_cli_format
     uint32_t k_type, v_type; // ps_kv_type
+    uint64_t memory_bytes;   // 0: not given
+    uint64_t expert_bytes;   // 0: not given
+    float memory_share;      // of what is available; 0: not given
+    uint32_t expert_policy;  // ps_expert_policy
 } ps_cli_options;
 
 // Reads argv[1..argc) of one command: its options, MODEL, and for `perplexity` FILE. argv[0] is the

@@ -41,6 +41,10 @@ struct ps_model {
     ps_tuned tuned;
     char rates[PS_MACHINE_TEXT_BYTES];
     ps_weights *weights;
+    uint64_t memory_bytes; // that it may take; 0: no limit
+    uint64_t expert_bytes; // of that for experts of each session; 0: what is left
+    bool streams_experts;
+    ps_expert_policy_kind expert_policy;
     ps_trace *trace; // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;

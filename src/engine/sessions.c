@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "engine/forced_routes.h"
 #include "engine/session_plans.h"
+#include "engine/streamed.h"
 #include "session/sampler.h"
 #include "session/session.h"
 
@@ -129,7 +130,14 @@ static ps_status bind_plans(const ps_model *model, const ps_session_options *opt
         }
         programs[i] = program;
     }
-    return ps_exec_prepare(exec);
+    PS_TRY(ps_exec_prepare(exec));
+    if (model->streams_experts) {
+        ps_expert_store *store = NULL;
+        PS_TRY(ps_streamed_create_store(
+            model, ps_exec_workspace_bytes(exec) + ps_exec_kv_bytes(exec), &store));
+        ps_exec_take_experts(exec, store);
+    }
+    return PS_OK;
 }
 
 // On success config has an executor with programs [program_count].

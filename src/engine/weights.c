@@ -32,7 +32,10 @@ struct ps_weights {
     uint32_t count;
     char *memory; // packed here; NULL: all mapped
     uint64_t memory_bytes;
-    uint64_t total_bytes; // of all weights
+    uint64_t total_bytes; // of all weights in memory
+    bool streams_experts;
+    ps_expert_layer *expert_layers; // [expert_layer_count]
+    uint32_t expert_layer_count;
 };
 
 static int by_name(const void *a, const void *b)
@@ -124,6 +127,67 @@ static uint64_t offset_in_whole(const ps_weight *weight, const source *from)
     return from->row_first / PS_GROUP_ROWS * ps_packed_group_bytes(weight->dtype, weight->inputs);
 }
 
+static bool is_streamed(const ps_weights *weights, const ps_weight *weight)
+{
+    return weights->streams_experts && weight->experts > 0;
+}
+
+uint32_t ps_weights_expert_layers(const ps_weights *weights, const ps_expert_layer **out)
+{
+    *out = weights->expert_layers;
+    return weights->expert_layer_count;
+}
+
+ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena, ps_expert_layer **out,
+                                  uint32_t *out_count)
+{
+    uint32_t last = 0;
+    uint32_t count = 0;
+    ps_expert_layer *layers = PS_ARENA_NEW(arena, ps_expert_layer, graph->node_count);
+    if (layers == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const ps_node *node = &graph->nodes[i];
+        if (node->op != PS_OP_EXPERT_LINEAR) {
+            continue;
+        }
+        count += node->attributes.layer != last;
+        last = node->attributes.layer;
+        const ps_value *weight = &graph->values[node->inputs[2]];
+        ps_expert_layer *layer = &layers[count - 1];
+        ps_assert(layer->part_count < PS_EXPERT_PARTS_MAX);
+        layer->experts = weight->experts;
+        layer->names[layer->part_count] = weight->name;
+        layer->parts[layer->part_count++] = (ps_expert_part){
+            .size_bytes = ps_dtype_row_bytes(weight->dtype, weight->columns) * weight->rows,
+            .packed_bytes = ps_packed_bytes(weight->dtype, weight->rows, weight->columns)};
+    }
+    *out = layers;
+    *out_count = count;
+    return PS_OK;
+}
+
+// Where they are in the file.
+static ps_status place_experts(ps_weights *weights, const ps_gguf *file, const ps_graph *graph)
+{
+    PS_TRY(ps_weights_list_experts(graph, &weights->arena, &weights->expert_layers,
+                                   &weights->expert_layer_count));
+    for (uint32_t l = 0; l < weights->expert_layer_count; l++) {
+        ps_expert_layer *layer = &weights->expert_layers[l];
+        for (uint32_t p = 0; p < layer->part_count; p++) {
+            const ps_weight *found = ps_weights_find(weights, layer->names[p]);
+            const size_t index = (size_t)(found - weights->list);
+            weights->list[index].stored.layer = l;
+            weights->list[index].stored.part = p;
+            layer->parts[p].stride_bytes = layer->parts[p].size_bytes;
+            layer->parts[p].offset_bytes =
+                ps_gguf_tensor_place(file, weights->sources[index].tensor).offset_bytes;
+        }
+    }
+    return PS_OK;
+}
+
 // Lists the weights of the graph and gives each its place.
 static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps_graph *graph)
 {
@@ -163,7 +227,7 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
                                        .row_first = value->row_first,
                                        .column_first = value->column_first};
         weights->sources[i].whole = find_whole(weights, weight, &weights->sources[i]);
-        if (weights->sources[i].whole == NULL) {
+        if (weights->sources[i].whole == NULL && !is_streamed(weights, weight)) {
             weights->memory_bytes += ps_round_up(ps_weight_bytes(weight), PS_CACHE_LINE_BYTES);
         }
     }
@@ -219,7 +283,7 @@ static void pack_share(void *argument, uint32_t worker, uint32_t workers)
     uint64_t done_bytes = 0;
     for (uint32_t i = 0; i < job->weights->count; i++) {
         const ps_weight *weight = &job->weights->list[i];
-        if (weight->is_vector || job->weights->sources[i].whole != NULL) {
+        if (weight->is_vector || weight->data == NULL || job->weights->sources[i].whole != NULL) {
             continue;
         }
         const uint64_t per_matrix = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
@@ -246,6 +310,9 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
                       ps_team *team, const ps_weights_progress *progress)
 {
     PS_TRY(list_weights(weights, file, graph));
+    if (weights->streams_experts) {
+        PS_TRY(place_experts(weights, file, graph));
+    }
     weights->total_bytes = weights->memory_bytes;
     PS_TRY(ps_machine_check_memory(weights->memory_bytes, "the weights"));
     void *memory;
@@ -254,6 +321,9 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
     for (uint32_t i = 0; i < weights->count; i++) {
         const source *from = &weights->sources[i];
         ps_weight *weight = &weights->list[i];
+        if (is_streamed(weights, weight)) {
+            continue;
+        }
         weight->data = from->whole == NULL
                            ? weights->memory + from->offset_bytes
                            : (const char *)from->whole->data + offset_in_whole(weight, from);
@@ -297,10 +367,12 @@ static ps_status finish(ps_weights *weights, ps_status status, ps_weights **out)
 }
 
 ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
-                          const ps_weights_progress *progress, ps_weights **out)
+                          bool streams_experts, const ps_weights_progress *progress,
+                          ps_weights **out)
 {
     ps_weights *weights = NULL;
     PS_TRY(create(&weights));
+    weights->streams_experts = streams_experts;
     return finish(weights, load(weights, file, graph, team, progress), out);
 }
 
@@ -444,6 +516,9 @@ static uint64_t fill_bytes(const fill *f, uint32_t worker, uint32_t workers, boo
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < f->weights->count && bytes < f->most_bytes; i++) {
         const ps_weight *weight = &f->weights->list[i];
+        if (weight->data == NULL) {
+            continue;
+        }
         const uint64_t share = ps_weight_bytes(weight) / workers / READ_UNIT_BYTES *
                                READ_UNIT_BYTES;
         if (reads) {

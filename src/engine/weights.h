@@ -13,13 +13,15 @@ typedef struct ps_weights_progress {
     void *context;
 } ps_weights_progress;
 
-// Packs every weight that the graph names, on all workers of the team. Names are borrowed from the
-// file, which must stay open; its tensor data is not needed afterwards.
+// Packs every weight that the graph names, on all workers of the team; but, where experts are
+// streamed, not those, which stay in the file. Names are borrowed from the file, which must stay
+// open; its tensor data is not needed afterwards.
 //
 // PS_NOT_FINITE  a norm, bias or rope factor is NaN or infinite
 // PS_NO_MEMORY   they are larger than the memory that is free
 PS_MUST_USE ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
-                                      const ps_weights_progress *progress, ps_weights **out);
+                                      bool streams_experts, const ps_weights_progress *progress,
+                                      ps_weights **out);
 
 // Finds every weight that the graph names in a compiled file, which must stay open: weights are
 // pointers into it. Reads vectors; the rest is read ahead when it fits the memory that is free.
@@ -47,6 +49,15 @@ double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const p
 
 // Bytes of one weight, as it is packed.
 uint64_t ps_weight_bytes(const ps_weight *weight);
+
+// The layers of experts of a graph, before it is fused: sizes; files and offsets are 0. Memory comes
+// from the arena.
+PS_MUST_USE ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena,
+                                              ps_expert_layer **out, uint32_t *out_count);
+
+// Experts that are streamed, in the order in which a step wants their layers, and where they are in
+// the file.
+uint32_t ps_weights_expert_layers(const ps_weights *weights, const ps_expert_layer **out);
 
 // A ps_weight_lookup; context is the ps_weights.
 const ps_weight *ps_weights_find(void *context, const char *name);

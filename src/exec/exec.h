@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "exec/team.h"
+#include "experts/store.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 #include "trace/trace.h"
@@ -16,14 +17,19 @@ typedef struct ps_exec ps_exec;
 typedef struct ps_program ps_program; // a plan bound to an executor
 
 // One tensor as the workers read it. Matrices: packed groups (base/layout.h), `experts` matrices
-// one after the other. Vectors (is_vector): f32 [inputs].
+// one after the other. Vectors (is_vector): f32 [inputs]. Experts that a store keeps have no data:
+// they are its layer `stored.layer`, and begin at `stored.offset_bytes` of its part `stored.part`.
 typedef struct ps_weight {
     const char *name;
     ps_dtype dtype;
     uint32_t outputs, inputs;
     uint32_t experts; // 0: one matrix
     bool is_vector;
-    const void *data; // 64-byte aligned
+    const void *data; // 64-byte aligned; NULL: in the store
+    struct {
+        uint32_t layer, part;
+        uint64_t offset_bytes;
+    } stored;
 } ps_weight;
 
 // True for operators that read their weight as a vector (is_vector), not as a packed matrix.
@@ -100,12 +106,24 @@ PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight
 // Allocates workspace and KV pool for all bound plans. Call once, after the last ps_exec_bind.
 PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 
+// Gives the executor, for its plans, what keeps the weights without data. Takes the store.
+void ps_exec_take_experts(ps_exec *exec, ps_expert_store *store);
+const ps_expert_store *ps_exec_experts(const ps_exec *exec); // NULL: none
+
+// Where worker 0's time goes in layers of streamed experts: until some are there and packed; in
+// sorting and asking; in computing.
+typedef struct ps_expert_times {
+    uint64_t move_ns, dispatch_ns, compute_ns;
+} ps_expert_times;
+ps_expert_times ps_exec_expert_times(const ps_exec *exec);
+
 // Runs one step. `step` is checked whole before anything changes, but for PS_INVALID of a row that
 // reads a block which its sequence does not have: the changes to the tables are then made.
 //
 // PS_INVALID    a row, a token or a block is out of range; the message says which
 // PS_EXHAUSTED  more rows, or a higher position, than the program's bucket has
 // PS_LOST       another rank is lost or has diverged; nothing can be run any more
+// PS_IO         an expert could not be read; what the step computed is not right, the next may be
 // PS_INTERNAL   checks_grouped found a difference; the message has the first
 PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
 

@@ -19,7 +19,7 @@ static void choose_best(const float *p, uint32_t experts, uint32_t top_k, ps_can
 const uint16_t *ps_exec_forced_ids(const ps_walk *walk, const ps_bound_step *step, uint32_t row)
 {
     const ps_forced_routes *forced = walk->exec->options.forced_routes;
-    if (forced == NULL) {
+    if (forced == NULL || step->moe_layer == PS_NO_MOE_LAYER) {
         return NULL;
     }
     const uint64_t *start = forced->starts + walk->rows[row].sequence % forced->sequences;

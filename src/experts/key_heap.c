@@ -12,6 +12,12 @@ ps_status ps_key_heap_init(ps_key_heap *heap, uint32_t keys, ps_arena *arena)
                                                                                : PS_OK;
 }
 
+ps_key_heap ps_key_heap_part(const ps_key_heap *whole, uint32_t first)
+{
+    return (ps_key_heap){
+        .items = whole->items + first, .places = whole->places, .scores = whole->scores};
+}
+
 static void put(ps_key_heap *heap, uint32_t place, uint32_t key)
 {
     heap->items[place] = key;
@@ -76,6 +82,13 @@ void ps_key_heap_remove(ps_key_heap *heap, uint32_t key)
         sink(heap, place, last);
     } else {
         rise(heap, place, last);
+    }
+}
+
+void ps_key_heap_renew(ps_key_heap *heap)
+{
+    for (uint32_t place = heap->count / 2; place > 0; place--) {
+        sink(heap, place - 1, heap->items[place - 1]);
     }
 }
 

@@ -8,7 +8,9 @@
 //     hotset  a given set is protected
 //     heat    the keys with most decayed uses are; one of the remainder takes the place of the
 //             coldest protected one when it is hotter by a margin
-//     auto    as heat, and finds by itself how much to protect and how fast uses decay
+//     auto    the key leaves that is expected to be wanted last: by what the last steps and the
+//             longer past have wanted, each as much as it has proved to tell (forecast.h), and by
+//             how far its layer is away. Nothing is protected
 //
 // Protected sets change between steps only and by relabelling what is in slots, so without a read.
 // Pure: no clock, no threads, no bytes; memory is taken at creation, and the same calls give the
@@ -18,37 +20,30 @@
 
 #include "base/status.h"
 
+#include <prestage/experts.h>
 #include <stdint.h>
 
 #define PS_NO_KEY UINT32_MAX
 #define PS_EXPERT_KEYS_MAX (1u << 24)
-
-typedef enum ps_expert_policy_kind {
-    PS_EXPERTS_AUTO,
-    PS_EXPERTS_LRU,
-    PS_EXPERTS_LFU,
-    PS_EXPERTS_HOTSET,
-    PS_EXPERTS_HEAT,
-    PS_EXPERTS_POLICY_COUNT
-} ps_expert_policy_kind;
-
-// "auto", "lru", "lfu", "hotset", "heat"; NULL behind the last.
-const char *ps_expert_policy_name(ps_expert_policy_kind kind);
 
 typedef struct ps_expert_policy_options {
     ps_expert_policy_kind kind;
     uint32_t keys;       // 1..PS_EXPERT_KEYS_MAX
     uint32_t slots;      // >= floor
     uint32_t floor;      // slots that are never protected; > 0, twice top_k
+    uint32_t experts;    // of a layer, for auto; 0: not known, all layers seem equally far then
     const uint32_t *hot; // [hot_count] keys of a hot set, hottest first; borrowed for the creation
-    uint32_t hot_count;  // 0: no hot set. Keys behind the first slots - floor are not protected; a
+    uint32_t hot_count;  // 0: no hot set. Keys behind the first slots - floor are not pinned; a
                          // short set is a start and no cap
 } ps_expert_policy_options;
 
 typedef struct ps_expert_policy ps_expert_policy;
 
+// A hot set stays protected under hotset, and is what heat and auto begin with; lru and lfu have no
+// use for it.
+//
 // PS_INVALID  keys, slots, floor or the hot set are outside what is said above; a key stands twice
-//             in the hot set; hotset without one. lru and lfu have no use for a hot set
+//             in the hot set; hotset without one
 // PS_NO_MEMORY
 PS_MUST_USE ps_status ps_expert_policy_create(const ps_expert_policy_options *options,
                                               ps_expert_policy **out);
@@ -72,7 +67,8 @@ void ps_expert_policy_leave(ps_expert_policy *policy, uint32_t key); // it has l
 uint32_t ps_expert_policy_victim(const ps_expert_policy *policy, uint32_t key,
                                  bool (*is_busy)(void *context, uint32_t key), void *context);
 
-void ps_expert_policy_token(ps_expert_policy *policy); // a step has ended
+// A step has ended. Under auto O(keys), a few nanoseconds each.
+void ps_expert_policy_token(ps_expert_policy *policy);
 
 // Fewer slots, or more again, but not more than at creation; at least floor. The caller evicts by
 // victim() until they suffice.

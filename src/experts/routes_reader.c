@@ -1,4 +1,5 @@
 // experts/routes_reader.c - reads a route log, a block at a time.
+#include "experts/calls.h"
 #include "experts/routes_internal.h"
 
 #include "base/hash.h"
@@ -332,4 +333,20 @@ ps_status ps_routes_reader_rewind(ps_routes_reader *reader)
     reader->calls_left = 0;
     reader->calls = 0;
     return PS_OK;
+}
+
+static ps_status next_of(void *context, ps_routes_call *out, bool *out_is_end)
+{
+    return ps_routes_reader_next(context, out, out_is_end);
+}
+
+static ps_status rewind_of(void *context)
+{
+    return ps_routes_reader_rewind(context);
+}
+
+ps_expert_calls ps_routes_reader_calls(ps_routes_reader *reader)
+{
+    return (ps_expert_calls){
+        .context = reader, .shape = reader->shape, .next = next_of, .rewind = rewind_of};
 }

@@ -87,6 +87,11 @@ static ps_status open_path(const char *path, ps_gguf **out)
         return PS_NO_MEMORY;
     }
     file->is_mapped = true;
+    file->path = ps_arena_strndup(&file->arena, path, strlen(path));
+    if (file->path == NULL) {
+        ps_gguf_close(file);
+        return PS_NO_MEMORY;
+    }
     return parse_into(file, out);
 }
 
@@ -127,6 +132,15 @@ const ps_gguf_tensor *ps_gguf_tensor_at(const ps_gguf *file, uint32_t index)
 {
     ps_assert(index < file->tensor_count);
     return &file->tensors[index];
+}
+
+ps_gguf_place ps_gguf_tensor_place(const ps_gguf *file, const ps_gguf_tensor *tensor)
+{
+    if (file->path == NULL) {
+        return (ps_gguf_place){NULL, 0};
+    }
+    return (ps_gguf_place){.path = file->path,
+                           .offset_bytes = (uint64_t)((const uint8_t *)tensor->data - file->bytes)};
 }
 
 static int compare_text(const void *text, const void *name)

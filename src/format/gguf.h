@@ -96,6 +96,14 @@ const ps_gguf_tensor *ps_gguf_tensor_at(const ps_gguf *file, uint32_t index); //
 // makes opening or looking up slow.
 const ps_gguf_tensor *ps_gguf_tensor_find(const ps_gguf *file, const char *name);
 
+// Where the data of a tensor starts, for reading pieces of it without the mapping.
+typedef struct ps_gguf_place {
+    const char *path; // of the file, as it was opened; NULL: bytes in memory, or a head
+    uint64_t offset_bytes;
+} ps_gguf_place;
+
+ps_gguf_place ps_gguf_tensor_place(const ps_gguf *file, const ps_gguf_tensor *tensor);
+
 // Metadata by key. Three outcomes can be told apart, and on the last two *out is untouched:
 //
 // PS_OK         *out holds the value

@@ -55,7 +55,8 @@ typedef struct ps_gguf_name {
 } ps_gguf_name;
 
 struct ps_gguf {
-    ps_arena arena; // holds this object too
+    ps_arena arena;   // holds this object too
+    const char *path; // in the arena; NULL: opened from memory
     const uint8_t *bytes;
     uint64_t size_bytes; // of the whole file
     uint64_t held_bytes; // of them, from the first on, stand at `bytes`

@@ -10,7 +10,9 @@
 #include <cmocka.h>
 
 #include "experts/policy.h"
+
 #include "gen.h"
+#include <prestage/prestage.h>
 
 #include <string.h>
 
@@ -197,9 +199,6 @@ static void test_random(void **state)
     (void)state;
     rig r = {.gen = ps_gen_start()};
     for (uint32_t kind = 0; kind < PS_EXPERTS_POLICY_COUNT; kind++) {
-        if (kind == PS_EXPERTS_AUTO || kind == PS_EXPERTS_HEAT) {
-            continue;
-        }
         start(&r, (ps_expert_policy_kind)kind);
         for (int i = 0; i < STEPS; i++) {
             call_layer(&r);
