@@ -341,7 +341,7 @@ struct ps_session_options {
 //               number of threads or ranks, policy, schedule, bucket or KV types: the message says
 //               what differs. Or force_routes is no route log, or one of other layers, experts or
 //               top_k; it or check_grouped goes with a model without experts, or with several ranks
-// PS_EXHAUSTED  force_routes has more tokens than have room in 1 GiB
+// PS_EXHAUSTED  force_routes has more tokens than have room in 256 MiB
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
 // PS_NOT_FOUND, PS_IO  plan_file or force_routes cannot be read
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences, or has

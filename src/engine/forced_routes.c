@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define IDS_BYTES_MAX ((uint64_t)1 << 30)
+#define IDS_BYTES_MAX ((uint64_t)256 << 20)
 #define SEQUENCES_MAX 65536u
 #define NO_EXPERT UINT16_MAX // no id: a layer has at most so many
 

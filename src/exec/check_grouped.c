@@ -23,8 +23,8 @@ uint64_t ps_check_scratch_bytes(const ps_bound_step *step)
     for (uint32_t i = 0; i < step->plan->input_count; i++) {
         if (step->inputs[i].kind == PS_VALUE_WEIGHT && step->inputs[i].weight->experts > 0) {
             const uint32_t outputs = step->inputs[i].weight->outputs;
-            bytes = larger(bytes, 2 * results_bytes(outputs) +
-                                      ps_q8_row_bytes(ps_round_up(outputs, PS_BLOCK_COLUMNS)));
+            const uint64_t whole = ps_round_up(outputs, PS_BLOCK_COLUMNS); // may be of f32 rows
+            bytes = larger(bytes, 2 * results_bytes(outputs) + ps_q8_row_bytes(whole));
         }
     }
     return step->plan->op == PS_OP_ROUTE
@@ -33,7 +33,7 @@ uint64_t ps_check_scratch_bytes(const ps_bound_step *step)
 }
 
 ps_status ps_check_create(ps_arena *arena, uint32_t workers, uint64_t scratch_bytes,
-                          ps_grouped_check **out)
+                          uint32_t experts_max, ps_grouped_check **out)
 {
     ps_grouped_check *check = PS_ARENA_NEW(arena, ps_grouped_check, 1);
     if (check == NULL) {
@@ -44,6 +44,12 @@ ps_status ps_check_create(ps_arena *arena, uint32_t workers, uint64_t scratch_by
     check->scratch = PS_ARENA_NEW(arena, char, workers * check->scratch_bytes);
     if (check->workers == NULL || check->scratch == NULL) {
         return PS_NO_MEMORY;
+    }
+    for (uint32_t w = 0; w < workers; w++) {
+        check->workers[w].came = PS_ARENA_NEW(arena, bool, experts_max);
+        if (check->workers[w].came == NULL) {
+            return PS_NO_MEMORY;
+        }
     }
     *out = check;
     return PS_OK;
@@ -268,6 +274,45 @@ void ps_check_pair_rows(const ps_walk *walk, const ps_bound_step *step, const ps
     }
     compare_rows(walk, step, pair, y);
 }
+
+// ---- waves
+
+static void check_all_came(const ps_walk *walk, const ps_bound_step *step, const bool *came)
+{
+    const uint32_t top_k = step->plan->attributes.top_k;
+    uint64_t begin, end;
+    ps_check_begin(walk);
+    ps_plan_share((uint64_t)walk->row_count * top_k, walk->worker, walk->workers, &begin, &end);
+    for (uint64_t p = begin; p < end; p++) {
+        const uint32_t row = (uint32_t)(p / top_k);
+        int32_t expert;
+        memcpy(&expert, ps_row_f32(walk, &step->inputs[1], row) + p % top_k, sizeof expert);
+        if (!came[expert]) {
+            note(walk, step,
+                 (ps_grouped_difference){.stage = "waves",
+                                         .expert = expert,
+                                         .row = row,
+                                         .column = (uint32_t)(p % top_k),
+                                         .alone = 1});
+        }
+    }
+}
+
+void ps_check_wave(const ps_walk *walk, const ps_bound_step *step, const ps_expert_wave *wave)
+{
+    bool *came = walk->exec->check->workers[walk->worker].came;
+    if (wave == NULL) {
+        memset(came, 0, step->plan->attributes.experts * sizeof *came);
+    } else if (wave->count == 0) {
+        check_all_came(walk, step, came);
+    } else {
+        for (uint32_t i = 0; i < wave->count; i++) {
+            came[wave->experts[i]] = true;
+        }
+    }
+}
+
+// ---- the sum
 
 void ps_check_sum(const ps_walk *walk, const ps_bound_step *step, uint32_t begin, uint32_t end,
                   uint32_t first, uint32_t last)

@@ -12,7 +12,7 @@
 
 typedef struct ps_grouped_difference {
     uint64_t call;     // of the operators that were checked, since the last result
-    const char *stage; // "ids", "weights", "gate_up", "down", "sum"
+    const char *stage; // "ids", "weights", "waves", "gate_up", "down", "sum"
     uint32_t layer;    // of the model, from 0
     int32_t expert;    // -1: of no one expert
     uint32_t row, column;
@@ -24,6 +24,7 @@ typedef struct ps_grouped_finding {
     alignas(PS_CACHE_LINE_BYTES) uint64_t calls;
     bool is_different;
     ps_grouped_difference first;
+    bool *came; // [experts_max] in a wave of the step at hand
 } ps_grouped_finding;
 
 typedef struct ps_grouped_check {
@@ -35,9 +36,10 @@ typedef struct ps_grouped_check {
 // Scratch that checking a step takes for each worker.
 uint64_t ps_check_scratch_bytes(const ps_bound_step *step);
 
-// Memory for the workers of a team, from the arena.
+// Memory for the workers of a team, from the arena. experts_max: of steps whose experts come in
+// waves.
 PS_MUST_USE ps_status ps_check_create(ps_arena *arena, uint32_t workers, uint64_t scratch_bytes,
-                                      ps_grouped_check **out);
+                                      uint32_t experts_max, ps_grouped_check **out);
 
 // Called by every worker, once for each operator or part of one that is checked, before what
 // follows.
@@ -57,6 +59,11 @@ typedef struct ps_check_pair {
     const void *y; //   what the grouped call made of it: all its columns are there
 } ps_check_pair;
 void ps_check_pair_rows(const ps_walk *walk, const ps_bound_step *step, const ps_check_pair *pair);
+
+// Experts that come in waves, of which pairs are checked as they come: NULL before the first wave,
+// each wave, and behind the last an empty one, when this worker's pairs must all have had theirs
+// ("waves").
+void ps_check_wave(const ps_walk *walk, const ps_bound_step *step, const ps_expert_wave *wave);
 
 // Columns [first, last) of rows [begin, end) of a weighted sum, which this worker has made.
 void ps_check_sum(const ps_walk *walk, const ps_bound_step *step, uint32_t begin, uint32_t end,

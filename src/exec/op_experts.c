@@ -141,20 +141,20 @@ static void run_pass(const ps_walk *walk, const ps_bound_step *step, const group
     }
 }
 
-static bool is_among(const uint32_t *experts, uint32_t count, uint32_t expert)
+static bool is_in_wave(const ps_expert_wave *wave, uint32_t expert)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        if (experts[i] == expert) {
+    for (uint32_t i = 0; i < wave->count; i++) {
+        if (wave->experts[i] == expert) {
             return true;
         }
     }
     return false;
 }
 
-// What a pass has given to all pairs of some experts; experts NULL: of all, which finds pairs that
-// it has left out.
-static void check_pass(const ps_walk *walk, const ps_bound_step *step, const uint32_t *experts,
-                       uint32_t expert_count, const expert_pass *pass)
+// What a pass has given to all pairs of the wave at hand; wave NULL: of all experts, which finds
+// pairs that it has left out.
+static void check_pass(const ps_walk *walk, const ps_bound_step *step, const ps_expert_wave *wave,
+                       const expert_pass *pass)
 {
     if (walk->exec->check == NULL) {
         return;
@@ -166,7 +166,7 @@ static void check_pass(const ps_walk *walk, const ps_bound_step *step, const uin
     ps_plan_share((uint64_t)walk->row_count * top_k, walk->worker, walk->workers, &begin, &end);
     for (uint32_t p = (uint32_t)begin; p < end; p++) {
         const uint32_t expert = (uint32_t)routed_expert(walk, &step->inputs[1], p, top_k);
-        if (experts != NULL && !is_among(experts, expert_count, expert)) {
+        if (wave != NULL && !is_in_wave(wave, expert)) {
             continue;
         }
         ps_check_pair pair = {.row = p / top_k,
@@ -217,7 +217,7 @@ static void run_all(const ps_walk *walk, const ps_bound_step *step, const expert
     const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
     tell_routes(walk, step);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, pass);
-    check_pass(walk, step, NULL, 0, pass);
+    check_pass(walk, step, NULL, pass);
 }
 
 void ps_exec_op_EXPERT_GATE_UP(const ps_walk *walk, const ps_bound_step *step)
@@ -337,6 +337,14 @@ static void take_time(const ps_walk *walk, uint64_t *then, uint64_t *sum)
     }
 }
 
+static void check_wave(const ps_walk *walk, const ps_bound_step *step, const ps_expert_wave *wave)
+{
+    // A wave is empty, too, when one could not be read; before the first, worker 0 may be ahead.
+    if (walk->exec->check != NULL && (wave == NULL || walk->experts->status == PS_OK)) {
+        ps_check_wave(walk, step, wave);
+    }
+}
+
 static void run_waves(const ps_walk *walk, const ps_bound_step *step, const grouping *by,
                       const expert_pass *gate_up, const expert_pass *down, uint64_t then)
 {
@@ -346,12 +354,14 @@ static void run_waves(const ps_walk *walk, const ps_bound_step *step, const grou
     if (walk->worker == 0 && walk->experts->status == PS_OK) {
         want_experts(walk, step, by);
     }
+    check_wave(walk, step, NULL);
     take_time(walk, &then, &times->dispatch_ns);
     for (;;) {
         if (walk->worker == 0) {
             next_wave(walk);
         }
         ps_team_barrier(team, NULL);
+        check_wave(walk, step, wave);
         if (wave->count == 0) {
             return;
         }
@@ -361,9 +371,9 @@ static void run_waves(const ps_walk *walk, const ps_bound_step *step, const grou
         take_time(walk, &then, &times->move_ns);
         run_pass(walk, step, by, wave->experts, wave->count, gate_up);
         ps_team_barrier(team, NULL);
-        check_pass(walk, step, wave->experts, wave->count, gate_up);
+        check_pass(walk, step, wave, gate_up);
         run_pass(walk, step, by, wave->experts, wave->count, down);
-        check_pass(walk, step, wave->experts, wave->count, down);
+        check_pass(walk, step, wave, down);
         ps_team_barrier(team, NULL); // the wave may leave
         take_time(walk, &then, &times->compute_ns);
     }
@@ -387,9 +397,9 @@ void ps_exec_op_EXPERT_FFN(const ps_walk *walk, const ps_bound_step *step)
     }
     run_pass(walk, step, &by, by.distinct, by.distinct_count, &gate_up);
     ps_team_barrier(walk->exec->team, NULL);
-    check_pass(walk, step, NULL, 0, &gate_up);
+    check_pass(walk, step, NULL, &gate_up);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, &down);
-    check_pass(walk, step, NULL, 0, &down);
+    check_pass(walk, step, NULL, &down);
 }
 
 void ps_exec_op_EXPERT_EXPECT(const ps_walk *walk, const ps_bound_step *step)

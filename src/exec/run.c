@@ -120,7 +120,7 @@ ps_status ps_exec_prepare(ps_exec *exec)
     PS_TRY(allocate_tables(exec));
     if (exec->options.checks_grouped) {
         PS_TRY(ps_check_create(&exec->arena, ps_team_workers(exec->team), exec->check_bytes,
-                               &exec->check));
+                               exec->experts_max, &exec->check));
     }
     exec->private_bytes = ps_round_up(exec->private_bytes, PS_CACHE_LINE_BYTES);
     // A page between two workers' parts keeps them out of each other's prefetchers.

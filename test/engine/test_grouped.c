@@ -4,6 +4,7 @@
 // ends a run whose kernels are wrong for several rows at once. Method: logs that are written here,
 // the counts of what was routed, and a kernel with a fault in an open model.
 #include "engine/engine_test.h"
+#include "engine/made_shapes.h"
 #include "engine/model_internal.h"
 #include "engine/rank_jobs.h"
 #include "experts/routes_file.h"
@@ -16,18 +17,18 @@ static char folder[] = "/tmp/prestage-grouped-XXXXXX";
 static char log_path[64];
 
 // Of sequence s, position p and layer l: expert (s + p + l) % experts, and the next ones.
-static void write_log(const ps_routes_shape *shape, uint32_t layers_written)
+static void write_log(const ps_routes_shape *is, uint32_t layers_written)
 {
     ps_routes_writer *writer = NULL;
-    expect_ok(ps_routes_writer_create(log_path, shape, &writer));
+    expect_ok(ps_routes_writer_create(log_path, is, &writer));
     for (uint32_t s = 0; s < SEQUENCES; s++) {
         for (uint32_t p = 0; p < LOG_TOKENS + s; p++) {
             for (uint32_t l = 0; l < layers_written; l++) {
                 // Sequences of a log need not be numbered without gaps.
                 const ps_routes_row row = {.sequence = (uint16_t)(5 + 3 * s), .position = p};
                 uint16_t ids[PS_ROUTES_TOP_K_MAX] = {0};
-                for (uint32_t i = 0; i < shape->top_k; i++) {
-                    ids[i] = (uint16_t)((s + p + l + i) % shape->experts);
+                for (uint32_t i = 0; i < is->top_k; i++) {
+                    ids[i] = (uint16_t)((s + p + l + i) % is->experts);
                 }
                 ps_routes_writer_add(
                     writer, &(ps_routes_call){.layer = l, .rows = 1, .row = &row, .ids = ids});
@@ -70,21 +71,21 @@ static void test_experts_of_a_log(void **state)
     static const char *const NAMES[] = {"qwen3moe-q8_0", "mixtral-f16", "qwen3moe-wide-q4_k"};
     for (size_t n = 0; n < sizeof NAMES / sizeof NAMES[0]; n++) {
         ps_model *model = open_golden(NAMES[n], 2);
-        const ps_routes_shape shape = shape_of(model);
+        const ps_routes_shape is = shape_of(model);
         uint64_t expected[64][64] = {{0}};
-        write_log(&shape, shape.layers);
+        write_log(&is, is.layers);
         run_sequences(model, 1);
         run_sequences(model, 16);
         for (uint32_t slot = 0; slot <= SEQUENCES; slot++) {
             const uint32_t s = slot % SEQUENCES;
-            for (uint32_t i = 0; i < TOKENS * shape.layers * shape.top_k; i++) {
-                const uint32_t p = i / shape.layers / shape.top_k % (LOG_TOKENS + s);
-                const uint32_t l = i / shape.top_k % shape.layers;
-                expected[l][(s + p + l + i % shape.top_k) % shape.experts] += 1;
+            for (uint32_t i = 0; i < TOKENS * is.layers * is.top_k; i++) {
+                const uint32_t p = i / is.layers / is.top_k % (LOG_TOKENS + s);
+                const uint32_t l = i / is.top_k % is.layers;
+                expected[l][(s + p + l + i % is.top_k) % is.experts] += 1;
             }
         }
-        for (uint32_t l = 0; l < shape.layers; l++) {
-            for (uint32_t e = 0; e < shape.experts; e++) {
+        for (uint32_t l = 0; l < is.layers; l++) {
+            for (uint32_t e = 0; e < is.experts; e++) {
                 assert_int_equal(expected[l][e],
                                  ps_model_expert_uses(model, l, e, PS_PHASE_DECODE));
                 assert_int_equal(expected[l][e],
@@ -109,17 +110,17 @@ static void test_other_logs_are_refused(void **state)
     ps_model *model = open_golden("qwen3moe-q8_0", 1);
     const ps_session_options options = {.context_tokens = 64, .force_routes = log_path};
     const ps_routes_shape right = shape_of(model);
-    ps_routes_shape shape = right;
-    shape.layers++;
-    write_log(&shape, shape.layers);
+    ps_routes_shape is = right;
+    is.layers++;
+    write_log(&is, is.layers);
     refuse(model, &options, PS_INVALID, "MoE layers");
-    shape = right;
-    shape.experts++;
-    write_log(&shape, shape.layers);
+    is = right;
+    is.experts++;
+    write_log(&is, is.layers);
     refuse(model, &options, PS_INVALID, "of 7 experts each; the model has 2 layers, 2 of 6");
-    shape = right;
-    shape.top_k++;
-    write_log(&shape, shape.layers);
+    is = right;
+    is.top_k++;
+    write_log(&is, is.layers);
     refuse(model, &options, PS_INVALID, log_path);
     write_log(&right, 0);
     refuse(model, &options, PS_INVALID, "has no tokens");
@@ -183,29 +184,45 @@ static void wrong_linear(const ps_linear *args)
 }
 
 // Products of several rows are wrong, those of one row right: attention and logits do not see it,
-// the experts' check does, in the first layer.
+// the experts' check does, in the first layer; also where experts come in waves.
 static void test_a_fault_ends_the_run(void **state)
 {
     (void)state;
-    ps_session *session;
-    ps_sequence sequence;
+    static const shape SHAPE = {4, 2, 24, 96, 300, 64, 3, MADE_Q8_0, 0, 128, "qwen3moe", 0};
+    static made_model made;
+    ps_gen gen = ps_gen_start();
+    char path[64];
     int32_t tokens[TOKENS];
-    ps_model *model = open_golden("qwen3moe-q8_0", 2);
-    const ps_session_options options = {.context_tokens = 64, .check_grouped = true};
     make_prompt(tokens, TOKENS, 1);
-    right_linear = model->kernels.linear_q8_0;
-    model->kernels.linear_q8_0 = wrong_linear;
-    expect_ok(ps_session_create(model, &options, &session));
-    expect_ok(ps_sequence_open(session, &sequence));
-    expect_failure(PS_INTERNAL, "--check-grouped: layer 0, gate_up, expert ",
-                   ps_session_prefill(session, sequence, tokens, TOKENS, NULL));
-    ps_session_destroy(session);
-    model->kernels.linear_q8_0 = right_linear;
-    expect_ok(ps_session_create(model, &options, &session));
-    expect_ok(ps_sequence_open(session, &sequence));
-    expect_ok(ps_session_prefill(session, sequence, tokens, TOKENS, NULL));
-    ps_session_destroy(session);
-    ps_model_close(model);
+    made_shape(&made, &SHAPE);
+    made_write(&made, &gen, path);
+    for (uint32_t is_streamed = 0; is_streamed <= 1; is_streamed++) {
+        const uint64_t bytes = is_streamed ? made.used / 2 : 0; // most are experts'
+        ps_model *model = NULL;
+        expect_ok(
+            ps_model_open(path, &(ps_model_options){.threads = 2, .expert_bytes = bytes}, &model));
+        const ps_session_options options = {.context_tokens = 64, .check_grouped = true};
+        right_linear = model->kernels.linear_q8_0;
+        for (uint32_t is_right = 0; is_right <= 1; is_right++) {
+            ps_session *session;
+            ps_sequence sequence;
+            model->kernels.linear_q8_0 = is_right ? right_linear : wrong_linear;
+            expect_ok(ps_session_create(model, &options, &session));
+            expect_ok(ps_sequence_open(session, &sequence));
+            if (is_right) {
+                expect_ok(ps_session_prefill(session, sequence, tokens, TOKENS, NULL));
+            } else {
+                expect_failure(PS_INTERNAL, "--check-grouped: layer 0, gate_up, expert ",
+                               ps_session_prefill(session, sequence, tokens, TOKENS, NULL));
+            }
+            ps_expert_report report;
+            assert_int_equal(bytes > 0, ps_session_experts_get(session, &report));
+            ps_session_destroy(session);
+        }
+        ps_model_close(model);
+    }
+    free(made.bytes);
+    (void)unlink(path);
 }
 
 static int make_folder(void **state)

@@ -40,8 +40,9 @@ static layer *new_checked(ps_gen *gen, ps_dtype dtype)
     const uint64_t down = ps_check_scratch_bytes(&l->linear);
     ps_arena_init(&l->exec.arena, 1 << 24);
     assert_int_equal(PS_OK, ps_team_create(WORKERS, &l->exec.team));
-    assert_int_equal(PS_OK, ps_check_create(&l->exec.arena, WORKERS,
-                                            gate_up > down ? gate_up : down, &l->exec.check));
+    assert_int_equal(PS_OK,
+                     ps_check_create(&l->exec.arena, WORKERS, gate_up > down ? gate_up : down,
+                                     EXPERTS, &l->exec.check));
     return l;
 }
 
@@ -221,8 +222,9 @@ static void test_wrong_routes(void **state)
                                    .offset_bytes = MANY * sizeof(float)};
         const ps_bound_step step = {.plan = &plan, .inputs = {logits}, .output = answer};
         char *scratch = new_bytes(ps_exec_route_scratch_bytes(&plan.attributes));
-        assert_int_equal(PS_OK, ps_check_create(&l->exec.arena, WORKERS,
-                                                ps_check_scratch_bytes(&step), &l->exec.check));
+        assert_int_equal(PS_OK,
+                         ps_check_create(&l->exec.arena, WORKERS, ps_check_scratch_bytes(&step),
+                                         MANY, &l->exec.check));
         for (uint32_t i = 0; i < ROWS * MANY; i++) { // equal ones, too
             memory[i / MANY][i % MANY] = (float)ps_gen_range(&gen, 0, 100) / 16;
         }
@@ -259,12 +261,46 @@ static void test_wrong_routes(void **state)
     free_layer(l);
 }
 
+// An expert that no wave brings is missed by the rows that wanted it.
+static void test_missing_waves(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    layer *l = new_checked(&gen, PS_DTYPE_Q8_0);
+    static const uint32_t SOME[] = {0, 2}, OTHERS[] = {1, 4, 5}, LAST[] = {3};
+    const ps_expert_wave waves[] = {{.experts = SOME, .count = 2},
+                                    {.experts = OTHERS, .count = 3},
+                                    {.experts = LAST, .count = 1}};
+    const ps_expert_wave end = {0};
+    for (uint32_t i = 0; i < TOP_K; i++) {
+        set_routed(ps_row_f32(&(ps_walk){.exec = &l->exec}, &l->gate_up.inputs[1], 21), i,
+                   (int32_t)i + 2);
+    }
+    for (uint32_t left_out = 0; left_out <= 3; left_out++) {
+        for (uint32_t w = 0; w < WORKERS; w++) {
+            const ps_walk walk = walk_of(l, w);
+            ps_check_wave(&walk, &l->gate_up, NULL);
+            for (uint32_t i = 0; i < 3; i++) {
+                if (i != left_out) {
+                    ps_check_wave(&walk, &l->gate_up, &waves[i]);
+                }
+            }
+            ps_check_wave(&walk, &l->gate_up, &end);
+        }
+        assert_int_equal(left_out < 3 ? PS_INTERNAL : PS_OK,
+                         ps_check_result(l->exec.check, WORKERS));
+        assert_non_null(strstr(ps_error_message(), "layer 4, waves, expert "));
+    }
+    assert_non_null(strstr(ps_error_message(), "expert 3"));
+    free_checked(l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_found), cmocka_unit_test(test_wrong_linears),
         cmocka_unit_test(test_wrong_sum),        cmocka_unit_test(test_every_byte_of_a_row),
-        cmocka_unit_test(test_wrong_routes),
+        cmocka_unit_test(test_wrong_routes),     cmocka_unit_test(test_missing_waves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
