@@ -175,7 +175,17 @@ def test_what_does_not_fit_is_refused():
         refused("experts", "rank", path("none"), "-o", hot, says=[path("none")])
         refused("experts", "rank", counts, "-o", counts, "--force", says=[counts])
         refused("experts", "show", says=["hot set"])
-        refused("experts", "show", path("text"), says=[path("text")])
+        refused("experts", "show", path("text"), says=[path("text"), "no counts file"])
+        assert run("experts", "rank", counts, "--sizes", "2", "-o", hot).returncode == 0
+        refused("experts", "rank", hot, "-o", path("none"), says=[hot, "is a hot set"])
+        refused("experts", "show", hot, "--phase", "decode", says=[hot, "--phase"])
+        os.unlink(hot)
+        os.mkfifo(path("pipe"))
+        for command in (["experts", "rank", path("pipe"), "-o", hot], ["experts", "show", path("pipe")],
+                        ["run", MODEL, "-p", "x", "--record-experts", path("pipe")],
+                        ["run", MODEL, "-p", "x", "--route-log", path("pipe")]):
+            refused(*command, says=[path("pipe")], timeout=60)
+        os.unlink(path("pipe"))
         refused("experts", "show", counts, "--svg", path("no/folder"), says=["no/folder"])
         with open(counts, "rb") as file:
             content = bytearray(file.read())
