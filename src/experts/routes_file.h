@@ -41,6 +41,9 @@ typedef struct ps_routes_shape {
     uint32_t top_k;       // 1..PS_ROUTES_TOP_K_MAX, <= experts
 } ps_routes_shape;
 
+// PS_INVALID: the first number that is out of range.
+PS_MUST_USE ps_status ps_routes_shape_check(const ps_routes_shape *shape);
+
 typedef struct ps_routes_row {
     uint16_t sequence;
     uint16_t phase;    // ps_routes_phase: prompt where the step has more rows of the sequence

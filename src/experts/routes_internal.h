@@ -28,7 +28,4 @@ typedef struct ps_routes_block {
 _Static_assert(sizeof(ps_routes_block) == 16, "a block's head has no gaps");
 _Static_assert(sizeof(ps_routes_row) == 8, "a row has no gaps");
 
-// PS_INVALID: the first number that is out of range.
-PS_MUST_USE ps_status ps_routes_shape_check(const ps_routes_shape *shape);
-
 #endif

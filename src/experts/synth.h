@@ -18,6 +18,7 @@
 
 #define PS_SYNTH_STREAMS_MAX 64u
 #define PS_SYNTH_TOKENS_MAX (1u << 24)
+#define PS_SYNTH_KEYS_MAX (1u << 20) // layers * experts
 
 typedef struct ps_synth_setting {
     const char *name;
@@ -38,7 +39,7 @@ typedef enum ps_synth_sharing {
 
 typedef struct ps_synth_options {
     const ps_synth_setting *setting; // borrowed
-    uint32_t layers;                 // 0: the setting's
+    uint32_t layers, experts, top_k; // 0: the setting's
     uint32_t tokens;                 // of each stream; 0: the setting's
     uint32_t prompt;                 // of these, so many are one step of phase prompt; < tokens
     uint32_t streams;                // rows of a decode step; 0: 1
