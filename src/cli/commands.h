@@ -35,6 +35,8 @@ PS_MUST_USE ps_status ps_cli_simulate(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_record(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_rank(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_show(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_replay(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_synth(const ps_cli_options *options);
 
 // Starts the ranks that the options or the launcher ask for, into options->started; nothing for one
 // rank alone. Rank 0 then runs the command, the others follow it.

@@ -450,6 +450,10 @@ ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv
         .parallel = {.count = 1, .values = {1}},
         .thread_counts = {.count = 1},
         .phases = PS_CLI_PHASES_ALL,
+        .routes = {.policies = "all,belady",
+                   .sizes = "6.25%,16.3%,34%",
+                   .sharing = "apart",
+                   .learn = -1},
     };
     out->context = command == PS_CLI_PERPLEXITY || command == PS_CLI_EXPERTS_RECORD ? 512 : 0;
     if (command == PS_CLI_EXPERTS_RECORD) {

@@ -26,7 +26,9 @@ typedef enum ps_cli_command_bit {
     PS_CLI_EXPERTS_RECORD = 1024,
     PS_CLI_EXPERTS_RANK = 2048,
     PS_CLI_EXPERTS_SHOW = 4096,
-    PS_CLI_ALL = 8191,
+    PS_CLI_EXPERTS_REPLAY = 8192,
+    PS_CLI_EXPERTS_SYNTH = 16384,
+    PS_CLI_ALL = 32767,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -41,6 +43,16 @@ typedef struct ps_cli_list {
 typedef enum ps_cli_objective { PS_CLI_UNSAID, PS_CLI_LATENCY, PS_CLI_THROUGHPUT } ps_cli_objective;
 
 typedef enum ps_cli_format { PS_CLI_MD, PS_CLI_CSV, PS_CLI_JSON } ps_cli_format;
+
+// Of experts replay and experts synth.
+typedef struct ps_cli_routes {
+    const char *synth;            // a setting of the generator, instead of a log
+    const char *policies, *sizes; // lists
+    const char *sharing;          // what streams have in common
+    int64_t learn;                // steps; -1: half
+    uint32_t tokens, prompt, streams, layers, experts, top_k; // 0: the setting's
+    uint64_t seed, expert_bytes;
+} ps_cli_routes;
 
 // What the command line says; texts are borrowed from argv. Zero and NULL where it says nothing,
 // but for the defaults that ps_cli_options_parse states.
@@ -64,12 +76,13 @@ typedef struct ps_cli_options {
     const char *route_log;                // file
     const char *svg;                      // file
     ps_cli_list set_sizes;                // of hot sets; none: not given
-    uint32_t phases;                      // bits (1 << ps_phase) of what is ranked
-    const char *machine;                  // file
-    uint32_t objective;                   // ps_cli_objective
-    const char *emit;                     // of tune
-    uint32_t time_limit;                  // seconds; 0: not given
-    ps_cli_list batches;                  // of tune; none: not given
+    ps_cli_routes routes;
+    uint32_t phases;     // bits (1 << ps_phase) of what is ranked
+    const char *machine; // file
+    uint32_t objective;  // ps_cli_objective
+    const char *emit;    // of tune
+    uint32_t time_limit; // seconds; 0: not given
+    ps_cli_list batches; // of tune; none: not given
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;
