@@ -124,6 +124,15 @@ static uint64_t offset_in_whole(const ps_weight *weight, const source *from)
     return from->row_first / PS_GROUP_ROWS * ps_packed_group_bytes(weight->dtype, weight->inputs);
 }
 
+// Of experts that are packed one after the other.
+static void set_packed_stride(ps_weight *weight)
+{
+    weight->expert_stride_bytes = weight->experts == 0
+                                      ? 0
+                                      : ps_packed_bytes(weight->dtype, weight->outputs,
+                                                        weight->inputs);
+}
+
 // Lists the weights of the graph and gives each its place.
 static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps_graph *graph)
 {
@@ -143,6 +152,7 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
                                                           .inputs = value->columns,
                                                           .experts = value->experts,
                                                           .is_vector = is_vector[i]};
+            set_packed_stride(&weights->list[weights->count - 1]);
         }
     }
     qsort(weights->list, weights->count, sizeof *weights->list, by_name);
@@ -202,8 +212,7 @@ static void pack_slice(const packing *job, uint32_t i, uint64_t matrix, uint64_t
     const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
     const char *rows = (const char *)from->tensor->data +
                        (matrix * sizes[1] + from->row_first) * row_bytes;
-    char *out = job->weights->memory + from->offset_bytes +
-                matrix * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    char *out = job->weights->memory + from->offset_bytes + matrix * weight->expert_stride_bytes;
     ps_pack_groups(out + begin * group_bytes,
                    rows + ps_dtype_row_bytes(weight->dtype, from->column_first), row_bytes,
                    weight->dtype, weight->outputs, weight->inputs, begin, end - begin);
@@ -355,8 +364,7 @@ static void copy_slice(const ps_weight *weight, const source *from, const ps_pst
     const uint64_t groups = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
     const uint64_t columns_bytes = ps_packed_group_bytes(weight->dtype, from->column_first);
     for (uint64_t m = 0; m < matrices(weight); m++) {
-        const char *matrix = (const char *)whole->data +
-                             m * ps_packed_bytes(whole->dtype, whole->outputs, whole->inputs);
+        const char *matrix = (const char *)whole->data + m * whole->expert_stride_bytes;
         for (uint64_t g = 0; g < groups; g++, out += group_bytes) {
             const uint64_t group = from->row_first / PS_GROUP_ROWS + g;
             memcpy(out, matrix + group * whole_group_bytes + columns_bytes, group_bytes);
@@ -385,6 +393,7 @@ static ps_status map_weight(const ps_weights *weights, const ps_pst *file, uint3
         weight->data = weights->memory + from->offset_bytes;
     } else {
         weight->data = (const char *)whole->data + offset_in_whole(weight, from);
+        weight->expert_stride_bytes = whole->expert_stride_bytes;
     }
     return PS_OK;
 }
@@ -444,12 +453,12 @@ static uint64_t fill_bytes(const fill *f, uint32_t worker, uint32_t workers, boo
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < f->weights->count && bytes < f->most_bytes; i++) {
         const ps_weight *weight = &f->weights->list[i];
-        const uint64_t share = ps_weight_bytes(weight) / workers / READ_UNIT_BYTES *
-                               READ_UNIT_BYTES;
-        if (reads) {
-            f->kernels->read((const char *)weight->data + worker * share, share);
+        const uint64_t share = ps_weight_bytes(weight) / matrices(weight) / workers /
+                               READ_UNIT_BYTES * READ_UNIT_BYTES;
+        for (uint64_t m = 0; reads && m < matrices(weight); m++) {
+            f->kernels->read(ps_weight_expert(weight, m) + worker * share, share);
         }
-        bytes += share * workers;
+        bytes += share * workers * matrices(weight);
     }
     return bytes;
 }

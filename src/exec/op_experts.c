@@ -64,12 +64,6 @@ typedef struct expert_pass {
     bool is_pair;                 // x has a row for each pair; otherwise one for each token
 } expert_pass;
 
-static const char *expert_data(const ps_weight *weight, uint32_t expert)
-{
-    return (const char *)weight->data +
-           expert * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
-}
-
 // Output columns [begin, end) of one expert for a panel of its pairs.
 static void run_panel(const ps_walk *walk, const ps_bound_step *step, const expert_pass *pass,
                       uint32_t expert, const uint32_t *pairs, uint32_t count, uint32_t begin,
@@ -85,14 +79,14 @@ static void run_panel(const ps_walk *walk, const ps_bound_step *step, const expe
             rows.y[t] = ps_row_f32(walk, pass->y, pairs[t]) + begin;
         }
         ps_linear_tile_rows(walk, pass->x->dtype, pass->x->columns, &rows);
-        ps_linear_run_outputs(walk, pass->weight, expert_data(pass->weight, expert), begin, end,
-                              &rows);
+        ps_linear_run_outputs(walk, pass->weight, ps_weight_expert(pass->weight, expert), begin,
+                              end, &rows);
         return;
     }
     ps_gate_up part = {.gate = pass->weight,
                        .up = pass->up,
-                       .gate_data = expert_data(pass->weight, expert),
-                       .up_data = expert_data(pass->up, expert),
+                       .gate_data = ps_weight_expert(pass->weight, expert),
+                       .up_data = ps_weight_expert(pass->up, expert),
                        .activation = (ps_activation)step->plan->attributes.activation,
                        .x_dtype = pass->x->dtype,
                        .x_columns = pass->x->columns,

@@ -29,9 +29,8 @@ static ps_status get(const ps_gguf *part, const char *key, uint64_t *out)
 static ps_status read_split(const ps_gguf *part, split *out)
 {
     split of = {.count = 1};
-    const ps_status status = ps_gguf_get_u64(part, "split.count", &of.count);
-    if (status != PS_NOT_FOUND && status != PS_OK) {
-        return status;
+    if (ps_gguf_key_find(part, "split.count") != NULL) {
+        PS_TRY(ps_gguf_get_u64(part, "split.count", &of.count));
     }
     if (of.count > 1) {
         PS_TRY(get(part, "split.no", &of.number));

@@ -10,13 +10,15 @@
 #define PS_PST_HEAD "gguf-head"
 #define PS_PST_TABLE "weights"
 #define PS_PST_DATA "data"
+#define PS_PST_EXPERTS "experts"
+#define PS_PST_SUMS "expert-sums"
 #define PS_PST_PLANS "plans"
 
 typedef struct ps_pst_section {
     char name[16]; // NUL-padded, at least one NUL
     uint64_t offset;
     uint64_t size_bytes;
-    uint64_t checksum; // of all of it; 0 for data, whose weights have their own
+    uint64_t checksum; // of all of it; 0 for data, whose weights and experts have their own
 } ps_pst_section;
 
 typedef struct ps_pst_header {
@@ -39,11 +41,19 @@ typedef struct ps_pst_entry {
     uint32_t dtype; // GGUF's number
     uint32_t outputs, inputs, experts;
     uint32_t is_vector; // 0 or 1
-    uint32_t reserved;  // 0
-    uint64_t offset;    // in the section "data", a multiple of 64
-    uint64_t size_bytes;
-    uint64_t checksum;
+    uint32_t stack;     // 0: none; 1: the first of the section "experts"
+    uint64_t offset;    // in the section "data", a multiple of 64; in a stack of the first expert's
+    uint64_t size_bytes; // of all experts together
+    uint64_t checksum;   // 0 in a stack
 } ps_pst_entry;
 _Static_assert(sizeof(ps_pst_entry) == 112, "an entry has no gaps");
+
+typedef struct ps_pst_stack_entry {
+    uint64_t offset; // in the section "data", a multiple of 4096
+    uint64_t stride_bytes, record_bytes;
+    uint32_t experts;
+    uint32_t reserved; // 0
+} ps_pst_stack_entry;
+_Static_assert(sizeof(ps_pst_stack_entry) == 32, "an entry has no gaps");
 
 #endif

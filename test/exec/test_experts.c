@@ -60,7 +60,8 @@ static ps_weight random_experts(ps_gen *gen, uint32_t outputs, uint32_t inputs)
                        .outputs = outputs,
                        .inputs = inputs,
                        .experts = EXPERTS,
-                       .data = packed};
+                       .data = packed,
+                       .expert_stride_bytes = matrix_bytes};
 }
 
 // An activation of the step in the shared workspace, behind those before it.
