@@ -22,6 +22,7 @@
 #define DIM 64u
 #define FFN 160u // no multiple of the columns that one part of a gate_up has
 #define ROWS_MAX 150u
+#define STRIDE_BYTES 12288u // from one expert to the next: more than a matrix
 
 typedef struct layer {
     ps_kernels kernels;
@@ -45,14 +46,15 @@ static void *new_bytes(uint64_t bytes)
 static ps_weight random_experts(ps_gen *gen, uint32_t outputs, uint32_t inputs)
 {
     const uint64_t row_bytes = ps_dtype_row_bytes(PS_DTYPE_Q8_0, inputs);
-    const uint64_t matrix_bytes = ps_packed_bytes(PS_DTYPE_Q8_0, outputs, inputs);
+    assert_true(ps_packed_bytes(PS_DTYPE_Q8_0, outputs, inputs) < STRIDE_BYTES);
     uint8_t *rows = new_bytes(outputs * row_bytes);
-    char *packed = new_bytes(EXPERTS * matrix_bytes);
+    char *packed = new_bytes(EXPERTS * STRIDE_BYTES);
+    memset(packed, 0xff, EXPERTS * STRIDE_BYTES); // what is between them is read as NaN
     for (uint32_t e = 0; e < EXPERTS; e++) {
         for (uint64_t i = 0; i < outputs * row_bytes; i++) {
             rows[i] = i % 34 == 1 ? 0x1c : (uint8_t)ps_gen_next(gen);
         }
-        ps_pack_groups(packed + e * matrix_bytes, rows, ps_dtype_row_bytes(PS_DTYPE_Q8_0, inputs),
+        ps_pack_groups(packed + e * STRIDE_BYTES, rows, ps_dtype_row_bytes(PS_DTYPE_Q8_0, inputs),
                        PS_DTYPE_Q8_0, outputs, inputs, 0, outputs / PS_GROUP_ROWS);
     }
     free(rows);
@@ -61,7 +63,7 @@ static ps_weight random_experts(ps_gen *gen, uint32_t outputs, uint32_t inputs)
                        .inputs = inputs,
                        .experts = EXPERTS,
                        .data = packed,
-                       .expert_stride_bytes = matrix_bytes};
+                       .expert_stride_bytes = STRIDE_BYTES};
 }
 
 // An activation of the step in the shared workspace, behind those before it.
@@ -172,9 +174,7 @@ static void run_all_workers(layer *l, ps_op_function *function, const ps_bound_s
 static void multiply(const layer *l, const ps_weight *weight, int32_t expert, const void *x,
                      float *y)
 {
-    const char *matrix = (const char *)weight->data +
-                         (uint64_t)expert *
-                             ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    const char *matrix = (const char *)weight->data + (uint64_t)expert * STRIDE_BYTES;
     const ps_linear args = {.y = &y,
                             .w = matrix,
                             .group_count = weight->outputs / PS_GROUP_ROWS,
