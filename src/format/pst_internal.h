@@ -56,4 +56,27 @@ typedef struct ps_pst_stack_entry {
 } ps_pst_stack_entry;
 _Static_assert(sizeof(ps_pst_stack_entry) == 32, "an entry has no gaps");
 
+struct ps_pst {
+    const char *bytes;
+    uint64_t size_bytes;
+    bool is_mapped;
+    ps_pst_header header;
+    const ps_pst_section *data; // in header
+    ps_gguf *gguf;
+    ps_pst_weight *weights; // [weight_count], sorted by name
+    uint32_t weight_count;
+    ps_pst_stack *stacks; // [stack_count], in the order of the data
+    uint32_t stack_count;
+    uint64_t *sums; // of all stacks
+};
+
+const ps_pst_section *ps_pst_look_up_section(const ps_pst *file, const char *name); // NULL: none
+
+// PS_INVALID: there is none.
+PS_MUST_USE ps_status ps_pst_find_section(const ps_pst *file, const char *name,
+                                          const ps_pst_section **out);
+
+// Reads and checks the tables of experts and weights, once header and head have been read.
+PS_MUST_USE ps_status ps_pst_read_tables(ps_pst *file);
+
 #endif
