@@ -23,8 +23,8 @@
 //
 // A file is hostile until it has been opened: then every entry lies in its section or its record,
 // has a unique name and the type of the head's tensor of that name. Whether shapes are those of a
-// graph is the engine's to check. Checksums (XXH3) are compared by ps_pst_verify alone, because that
-// reads the whole file; they find damage, not forgery.
+// graph is the engine's to check. Checksums (XXH3) are compared by ps_pst_verify alone, because
+// that reads the whole file; they find damage, not forgery.
 //
 // Threads: an open file is never written; any number of threads may read it at once.
 #ifndef PS_FORMAT_PST_H

@@ -1,7 +1,7 @@
 // ctest-labels: unit
-// Goal: prefetches of experts read their matrices and nothing between them, each byte that was asked
-// for once over all workers, wherever matrices lie. Method: the kernel that reads is replaced by one
-// that notes what it reads.
+// Goal: prefetches of experts read their matrices and nothing between them, each byte that was
+// asked for once over all workers, wherever matrices lie. Method: the kernel that reads is replaced
+// by one that notes what it reads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

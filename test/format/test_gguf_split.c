@@ -1,5 +1,5 @@
-// Goal: the parts of a split file open as one, and each way in which they can fail to go together is
-// refused with one clear line that names the part.
+// Goal: the parts of a split file open as one, and each way in which they can fail to go together
+// is refused with one clear line that names the part.
 // Method: the corpus of test/fuzz/make_gguf_split_corpus.py, opened from memory and as files beside
 // each other.
 #include "format/gguf.h"
