@@ -101,7 +101,8 @@ uint64_t ps_gguf_size_bytes(const ps_gguf *file); // of the whole file, all part
 uint32_t ps_gguf_part_count(const ps_gguf *file); // 1: not split
 uint32_t ps_gguf_version(const ps_gguf *file);    // 2 or 3
 
-// Tensors in file order, part by part, which is also the order of their bytes. May be 0 (vocabulary only).
+// Tensors in file order, part by part, which is also the order of their bytes. May be 0 (vocabulary
+// only).
 uint32_t ps_gguf_tensor_count(const ps_gguf *file);
 const ps_gguf_tensor *ps_gguf_tensor_at(const ps_gguf *file, uint32_t index); // index < count
 
@@ -169,9 +170,9 @@ PS_MUST_USE ps_status ps_gguf_describe(const ps_gguf *file, uint32_t index, ps_b
 
 // What makes a model itself, for plans, profiles and ranks: header, metadata and tensor table as
 // they stand in the file or in all its parts, then the first 4 KiB of each tensor, hashed with XXH3
-// (64 bits, each piece seeded with the hash of the pieces before). Two files with one fingerprint are taken for
-// the same model; it is no protection against forgery. Reads the disk: 4 KiB a tensor. It never
-// fails.
+// (64 bits, each piece seeded with the hash of the pieces before). Two files with one fingerprint
+// are taken for the same model; it is no protection against forgery. Reads the disk: 4 KiB a
+// tensor. It never fails.
 uint64_t ps_gguf_fingerprint(const ps_gguf *file);
 
 // Lets the system take back the pages of the mapping that lie wholly in [data, data + size_bytes),

@@ -4,12 +4,12 @@
 //
 //     page 0     ps_pst_header: magic, version, layout, sizes, fingerprint, table of sections
 //     gguf-head  what stands before the tensor data in the GGUF file, byte for byte: tokenizer,
-//                template, hyperparameters and shapes are read from it by format/gguf.h; of a split
-//                file that of each part, one behind the other
+//                template, hyperparameters and shapes are read from it by format/gguf.h; of a
+//                split file that of each part, one behind the other
 //     weights    table of ps_pst_entry, sorted by name
-//     data       the weights as base/layout.h packs them, each at a multiple of 64 bytes, and behind
-//                them those of experts; the section starts at a multiple of 4096
-//     experts    table of ps_pst_stack_entry, one for each layer with experts, in the order of data;
+//     data       the weights as base/layout.h packs them, each at a multiple of 64 bytes, and
+//                behind them those of experts; the section starts at a multiple of 4096
+//     experts    table of ps_pst_stack_entry, one a layer with experts, in the order of data;
 //                missing where there are none
 //     expert-sums  the checksum of each expert's record, u64, layer after layer
 //     plans      may be missing: a plan file (docs/plan-text.md), byte for byte
