@@ -107,7 +107,8 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
     }
     if (status == PS_OK) {
         status = model->source.pst != NULL
-                     ? ps_weights_map(model->source.pst, &graph, &model->weights)
+                     ? ps_weights_map(model->source.pst, &graph,
+                                      model->streams_experts ? model->path : NULL, &model->weights)
                      : ps_weights_load(model->file, &graph, model->team, model->streams_experts,
                                        &progress, &model->weights);
     }

@@ -26,6 +26,7 @@ typedef struct ps_expert_layer {
     uint32_t part_count; // 1: gate, up and down together, as they are used, on pages of their own
     ps_expert_part parts[PS_EXPERT_PARTS_MAX];
     const char *names[PS_EXPERT_PARTS_MAX]; // for messages
+    const uint64_t *checksums; // [experts] XXH3 of one part's pieces, borrowed; NULL: not known
 } ps_expert_layer;
 
 typedef struct ps_expert_store ps_expert_store;
@@ -80,7 +81,8 @@ typedef struct ps_expert_wave {
     uint32_t count;          // 0: all have been given out
 } ps_expert_wave;
 
-// Waits for at least one. PS_IO: one could not be read; the message names it, its file and place.
+// Waits for at least one. PS_IO: one could not be read, or is not what its checksum says, which is
+// compared when it is first read; the message names it, its file and place.
 // The call is over then, as it is after an empty wave.
 PS_MUST_USE ps_status ps_expert_store_next(ps_expert_store *store, ps_expert_wave *out);
 
