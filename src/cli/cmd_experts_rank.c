@@ -59,10 +59,7 @@ static ps_status make_set(const ps_cli_options *options, ps_arena *arena, ps_hot
     ps_hot_ranking ranking;
     ps_cli_list sizes;
     PS_TRY(ps_cli_counts_read(options->model, arena, &file));
-    const ps_status status = ps_cli_phases_check(&file.counts, options->phases);
-    if (status != PS_OK) {
-        return ps_file_name_error(options->model, status);
-    }
+    PS_TRY(ps_cli_phases_check(options->model, &file.counts, options->phases));
     PS_TRY(ps_hot_ranking_make(&file.counts, options->phases, arena, &ranking));
     PS_TRY(choose_sizes(options, ranking.keys, &sizes));
     ps_cli_counts_describe(&file, options->phases, out);
@@ -174,7 +171,7 @@ static ps_status write_set(const ps_cli_options *options, const ps_hot_set *set)
 ps_status ps_cli_experts_rank(const ps_cli_options *options)
 {
     ps_arena arena;
-    ps_hot_set set;
+    ps_hot_set set = {.size_count = 0};
     if (options->model == NULL) {
         return ps_fail(PS_INVALID, "no file given; a counts file or a route log would be right");
     }

@@ -132,7 +132,7 @@ ps_status ps_cli_experts_record(const ps_cli_options *options)
         return ps_fail(PS_INVALID, "no file to write; -o FILE would be right");
     }
     PS_TRY(ps_cli_output_check(options));
-    ps_status status = ps_cli_model_open(options, options->threads, &r.model);
+    ps_status status = ps_cli_model_open(options, options->threads, &session_options, &r.model);
     if (status == PS_OK) {
         status = ps_model_write_check(r.model, options->output, options->force);
     }

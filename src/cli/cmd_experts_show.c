@@ -75,10 +75,7 @@ static ps_status show_counts(const ps_cli_options *options, ps_arena *arena, ps_
     ps_hot_ranking ranking;
     ps_hot_set about;
     PS_TRY(ps_cli_counts_read(options->model, arena, &file));
-    const ps_status status = ps_cli_phases_check(&file.counts, options->phases);
-    if (status != PS_OK) {
-        return ps_file_name_error(options->model, status);
-    }
+    PS_TRY(ps_cli_phases_check(options->model, &file.counts, options->phases));
     PS_TRY(ps_hot_ranking_make(&file.counts, options->phases, arena, &ranking));
     ps_cli_counts_describe(&file, options->phases, &about);
     *out = (ps_heatmap){.layers = about.layers,
@@ -188,9 +185,11 @@ ps_status ps_cli_experts_show(const ps_cli_options *options)
         return ps_fail(PS_INVALID,
                        "no file given; a counts file, a route log or a hot set would be right");
     }
+    ps_cli_input_kind kind = PS_CLI_COUNTS;
+    PS_TRY(ps_cli_input_kind_of(options->model, &kind));
     ps_arena_init(&arena, ARENA_BYTES);
-    ps_status status = ps_cli_is_json(options->model) ? show_hot_set(options, &arena, &map)
-                                                      : show_counts(options, &arena, &map);
+    ps_status status = kind == PS_CLI_HOT_SET ? show_hot_set(options, &arena, &map)
+                                              : show_counts(options, &arena, &map);
     if (status == PS_OK && options->svg != NULL) {
         status = write_svg(options->svg, &map);
     }

@@ -189,11 +189,12 @@ ps_status ps_cli_perplexity(const ps_cli_options *options)
     if (options->file == NULL) {
         return ps_fail(PS_INVALID, "no text given; a second argument or -f FILE would be right");
     }
+    const ps_session_options session = ps_cli_session_options(options);
     ps_buffer text = {0};
     ps_model *model = NULL;
     ps_status status = ps_cli_read_file(options->file, &text);
     if (status == PS_OK) {
-        status = ps_cli_model_open(options, options->threads, &model);
+        status = ps_cli_model_open(options, options->threads, &session, &model);
     }
     if (status == PS_OK) {
         status = tokenize_and_measure(options, model, (ps_str){text.data, text.length});

@@ -56,6 +56,10 @@ PS_MUST_USE ps_status ps_cli_additional_config_apply(ps_cli_options *options);
 void ps_cli_prefetch_print(const ps_session *session, FILE *file);
 void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
 
+// The same of experts that are not all kept in memory.
+void ps_cli_experts_print(const ps_session *session, FILE *file);
+void ps_cli_experts_json(const ps_session *session, ps_json_writer *json);
+
 // With --objective latency and the policy ratio: warns when decoding is not shown to be faster by
 // it, as soon as there are enough control steps to tell. Once a process.
 void ps_cli_prefetch_warn(const ps_cli_options *options, ps_prefetch_policy policy,
@@ -81,11 +85,15 @@ bool ps_cli_progress_begin(ps_cli_progress *progress);
 void ps_cli_progress_draw(void *progress, double fraction);
 void ps_cli_progress_end(ps_cli_progress *progress); // takes it away; it may be drawn again
 
+// Bytes of --memory, or of --memory-utilization; 0: neither. PS_INVALID: both.
+PS_MUST_USE ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out);
+
 // Opens the model that the options name, with `threads` workers (0: the default) and a progress bar
 // on a terminal. A warning says when there are more threads than CPUs. Starts --route-log, and
-// refuses what --record-experts could not write at the end.
+// refuses what --record-experts could not write at the end. session: what --memory has to hold
+// beside the model; NULL: the default.
 PS_MUST_USE ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
-                                        ps_model **out);
+                                        const ps_session_options *session, ps_model **out);
 
 // Closes a model (NULL is allowed) behind work that ended with `status`. Where that is PS_OK or
 // PS_CANCELLED, --record-experts and --route-log are written before. Answers `status`, or what

@@ -3,21 +3,38 @@
 
 #include "base/value.h"
 #include "cli/options.h"
+#include "format/file_map.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
-bool ps_cli_is_json(const char *path)
+static bool begins_with(const char *bytes, uint64_t size_bytes, const char *magic)
 {
-    FILE *file = fopen(path, "re");
-    int c = ' ';
-    while (file != NULL && (c == ' ' || c == '\n')) {
-        c = fgetc(file);
+    return size_bytes >= strlen(magic) && memcmp(bytes, magic, strlen(magic)) == 0;
+}
+
+ps_status ps_cli_input_kind_of(const char *path, ps_cli_input_kind *out)
+{
+    const void *mapped = NULL;
+    uint64_t size_bytes = 0;
+    ps_status status = ps_file_map(path, "a counts file, a route log or a hot set", &mapped,
+                                   &size_bytes);
+    if (status != PS_OK) {
+        return ps_file_name_error(path, status);
     }
-    if (file != NULL) {
-        (void)fclose(file);
+    const char *bytes = mapped;
+    if (begins_with(bytes, size_bytes, PS_COUNTS_MAGIC)) {
+        *out = PS_CLI_COUNTS;
+    } else if (begins_with(bytes, size_bytes, PS_ROUTES_MAGIC)) {
+        *out = PS_CLI_ROUTE_LOG;
+    } else if (begins_with(bytes, size_bytes, "{")) {
+        *out = PS_CLI_HOT_SET;
+    } else {
+        status = ps_fail(PS_INVALID, "%s: is no counts file, no route log and no hot set", path);
     }
-    return c == '{';
+    ps_file_unmap(mapped, size_bytes);
+    return status;
 }
 
 static ps_status count_calls(ps_routes_reader *reader, ps_route_counts *counts)
@@ -62,8 +79,17 @@ static ps_status count_log(const char *path, ps_arena *arena, ps_counts_file *ou
 
 ps_status ps_cli_counts_read(const char *path, ps_arena *arena, ps_counts_file *out)
 {
-    return ps_counts_file_is(path) ? ps_counts_file_read(path, arena, out)
-                                   : count_log(path, arena, out);
+    ps_cli_input_kind kind = PS_CLI_HOT_SET;
+    PS_TRY(ps_cli_input_kind_of(path, &kind));
+    switch (kind) {
+    case PS_CLI_COUNTS:
+        return ps_counts_file_read(path, arena, out);
+    case PS_CLI_ROUTE_LOG:
+        return count_log(path, arena, out);
+    default:
+        return ps_fail(PS_INVALID, "%s: is a hot set; a counts file or a route log would be right",
+                       path);
+    }
 }
 
 static uint64_t tokens_of(const ps_route_counts *counts, ps_routes_phase phase)
@@ -71,14 +97,14 @@ static uint64_t tokens_of(const ps_route_counts *counts, ps_routes_phase phase)
     return counts->tokens[0][phase] + counts->tokens[1][phase];
 }
 
-ps_status ps_cli_phases_check(const ps_route_counts *counts, uint32_t phases)
+ps_status ps_cli_phases_check(const char *path, const ps_route_counts *counts, uint32_t phases)
 {
     uint64_t tokens = 0;
     for (uint32_t phase = 0; phase < PS_ROUTES_PHASES; phase++) {
         tokens += (phases >> phase & 1) != 0 ? tokens_of(counts, (ps_routes_phase)phase) : 0;
     }
     return tokens > 0 ? PS_OK
-                      : ps_fail(PS_INVALID, "no token of phase '%s' was counted",
+                      : ps_fail(PS_INVALID, "%s: no token of phase '%s' was counted", path,
                                 ps_cli_phases_name(phases));
 }
 

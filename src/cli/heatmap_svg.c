@@ -18,15 +18,13 @@ static const char *const COLOURS[PS_HEATMAP_LEVELS + 1] = {"#ffffff", "#fff7dc",
                                                            "#fed27a", "#fdae52", "#f57a38",
                                                            "#d9451f", "#a0200f", "#4a0a06"};
 
-// Text as it may stand in XML.
+// Text as it may stand in XML, in ASCII.
 static ps_status print_escaped(const char *text, ps_buffer *out)
 {
     for (; *text != '\0'; text++) {
-        const char *as = *text == '<'   ? "&lt;"
-                         : *text == '&' ? "&amp;"
-                         : *text == '>' ? "&gt;"
-                                        : NULL;
-        PS_TRY(as == NULL ? ps_buffer_append(out, text, 1) : ps_buffer_printf(out, "%s", as));
+        const char c = *text >= 0x20 && *text < 0x7f ? *text : '?'; // bytes above are negative
+        const char *as = c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '>' ? "&gt;" : NULL;
+        PS_TRY(as == NULL ? ps_buffer_append(out, &c, 1) : ps_buffer_printf(out, "%s", as));
     }
     return PS_OK;
 }

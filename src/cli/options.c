@@ -205,6 +205,39 @@ static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
     return ps_fail(PS_INVALID, "%s '%s': off, preserve, auto or ratio would be right", what, text);
 }
 
+static ps_status parse_expert_policy(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_expert_policy_name((ps_expert_policy_kind)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': auto, lru, lfu, hotset or heat would be right", what,
+                   text);
+}
+
+static ps_status parse_bytes(const char *what, const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } UNITS[] = {{"", 1},     {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1000},
+                 {"MB", 1e6}, {"GB", 1e9},   {"K", 1024},      {"M", 1 << 20},   {"G", 1 << 30}};
+    char *end = NULL;
+    errno = 0;
+    const double number = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
+    for (size_t i = 0; end != NULL && errno == 0 && i < sizeof UNITS / sizeof UNITS[0]; i++) {
+        const double bytes = number * UNITS[i].bytes;
+        if (strcmp(end, UNITS[i].name) == 0 && bytes >= 1 && bytes < 0x1p60) {
+            *out = (uint64_t)bytes;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': a size such as 8GiB or 900MiB would be right", what, text);
+}
+
 static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)
 {
     const char *name;
@@ -297,6 +330,10 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_kv_type(what, text, at);
     case PS_OPTION_OBJECTIVE:
         return parse_objective(what, text, at);
+    case PS_OPTION_BYTES:
+        return parse_bytes(what, text, at);
+    case PS_OPTION_EXPERTS:
+        return parse_expert_policy(what, text, at);
     case PS_OPTION_PHASE:
         return parse_phases(what, text, at);
     }

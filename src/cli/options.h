@@ -88,6 +88,8 @@ typedef struct ps_cli_options {
     bool sequence_parallel;
     uint32_t prefetch; // ps_prefetch_policy
     uint32_t prefetch_threads;
+    const char *force_routes; // file
+    bool check_grouped;
     const char *additional_config; // JSON, or @ and a file with it
     ps_prefetch_ratios ratios;     // by ps_cli_additional_config_apply
     ps_ranks *started;             // by ps_cli_ranks_start; not of the command line
@@ -98,6 +100,13 @@ typedef struct ps_cli_options {
     uint32_t repetitions;
     uint32_t format;         // ps_cli_format
     uint32_t k_type, v_type; // ps_kv_type
+    uint64_t memory_bytes;   // 0: not given
+    uint64_t expert_bytes;   // 0: not given
+    float memory_share;      // of what is available; 0: not given
+    uint32_t expert_policy;  // ps_expert_policy_kind
+    const char *hot_set;     // file
+    uint32_t hot_experts;
+    bool hot_cut;
 } ps_cli_options;
 
 // Reads argv[1..argc) of one command: its options, MODEL, and for `perplexity` FILE. argv[0] is the

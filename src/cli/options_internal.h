@@ -19,6 +19,8 @@ typedef enum ps_option_kind {
     PS_OPTION_COMM,      // uint32_t, ps_comm_schedule
     PS_OPTION_KV,        // uint32_t, ps_kv_type
     PS_OPTION_OBJECTIVE, // uint32_t, ps_cli_objective
+    PS_OPTION_BYTES,     // uint64_t
+    PS_OPTION_EXPERTS,   // uint32_t, ps_expert_policy
     PS_OPTION_PHASE,     // uint32_t, bits of phases
 } ps_option_kind;
 

@@ -4,6 +4,7 @@
 #include "cli/json_writer.h"
 
 #include <inttypes.h>
+#include <prestage/prestage.h>
 #include <stdio.h>
 
 static const char *const PHASES[PS_ROUTES_PHASES] = {"prompt", "decode"};

@@ -104,9 +104,26 @@ static ps_status start_recording(const ps_cli_options *options, ps_model *model)
     return ps_model_start_route_log(model, options->route_log);
 }
 
-ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)
+ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out)
 {
+    *out = options->memory_bytes;
+    if (options->memory_share == 0) {
+        return PS_OK;
+    }
+    if (options->memory_bytes > 0) {
+        return ps_fail(PS_INVALID, "--memory and --memory-utilization together; one of them would "
+                                   "be right");
+    }
+    *out = (uint64_t)(options->memory_share * (double)ps_machine_available_bytes());
+    return PS_OK;
+}
+
+ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
+                            const ps_session_options *session, ps_model **out)
+{
+    uint64_t memory_bytes;
     PS_TRY(ps_cli_model_check(options));
+    PS_TRY(ps_cli_memory_given(options, &memory_bytes));
     const uint32_t cpus = ps_machine_default_threads(1);
     if (options->started == NULL && threads > cpus) { // ranks look at all of them together
         ps_log(PS_LOG_WARNING,
@@ -114,10 +131,18 @@ ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_
                cpus, cpus == 1 ? "" : "s", cpus);
     }
     ps_cli_progress progress = {.verb = "loading"};
-    ps_model_options model_options = {.threads = threads,
-                                      .ranks = options->started,
-                                      .trace_file = options->trace,
-                                      .machine_file = options->machine};
+    ps_model_options model_options = {
+        .threads = threads,
+        .ranks = options->started,
+        .trace_file = options->trace,
+        .machine_file = options->machine,
+        .memory_bytes = memory_bytes,
+        .session = session,
+        .expert_bytes = options->expert_bytes,
+        .hot_set = options->hot_set,
+        .hot_experts = options->hot_experts,
+        .hot_cut = options->hot_cut,
+        .expert_policy = (ps_expert_policy_kind)options->expert_policy};
     if (ps_cli_progress_begin(&progress)) {
         model_options.progress = ps_cli_progress_draw;
         model_options.progress_context = &progress;
@@ -225,6 +250,8 @@ ps_session_options ps_cli_session_options(const ps_cli_options *options)
                                 .prefetch_threads = options->prefetch_threads,
                                 .comm_schedule = (ps_comm_schedule)options->comm_schedule,
                                 .sequence_parallel = options->sequence_parallel,
+                                .force_routes = options->force_routes,
+                                .check_grouped = options->check_grouped,
                                 .k_type = (ps_kv_type)options->k_type,
                                 .v_type = (ps_kv_type)options->v_type};
 }

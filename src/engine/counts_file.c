@@ -151,17 +151,6 @@ ps_status ps_counts_file_read(const char *path, ps_arena *arena, ps_counts_file 
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 
-bool ps_counts_file_is(const char *path)
-{
-    char magic[8];
-    FILE *file = fopen(path, "re");
-    const bool is_read = file != NULL && fread(magic, sizeof magic, 1, file) == 1;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return is_read && memcmp(magic, PS_COUNTS_MAGIC, sizeof magic) == 0;
-}
-
 ps_status ps_counts_file_check_model(const ps_counts_header *header, const ps_counts_header *model)
 {
     if (header->fingerprint != model->fingerprint) {

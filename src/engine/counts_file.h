@@ -29,9 +29,6 @@ typedef struct ps_counts_file {
     ps_route_counts counts;
 } ps_counts_file;
 
-// Whether a file begins as one of these. False, too, where it cannot be read.
-bool ps_counts_file_is(const char *path);
-
 // Reads and checks all of it; memory comes from the arena. Messages name the path.
 //
 // PS_NOT_FOUND, PS_IO, PS_NO_MEMORY

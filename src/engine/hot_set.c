@@ -383,8 +383,9 @@ ps_status ps_hot_set_read(const char *path, uint64_t fingerprint, uint32_t layer
                           uint32_t count, ps_arena *arena, const uint32_t **out_keys,
                           uint32_t *out_count)
 {
-    ps_hot_set set;
+    ps_hot_set set = {.size_count = 0};
     PS_TRY(ps_hot_set_load(path, arena, &set));
+    ps_assert(set.size_count > 0);
     const uint32_t largest = set.sizes[set.size_count - 1].experts;
     ps_status status = check_model(&set, fingerprint, layers, experts);
     if (status == PS_OK && count > largest) {

@@ -46,12 +46,15 @@ static void see_routes(void *context, const ps_routes *routes)
 
 // ---- what the model is
 
+// Each type once, blanks between them.
 static void add_type(ps_counts_header *header, const char *type)
 {
+    char list[sizeof header->quantisation + 2];
+    char word[32];
     const size_t length = strlen(header->quantisation);
-    const char *found = strstr(header->quantisation, type);
-    const size_t bytes = strlen(type);
-    if (found == NULL || (found[bytes] != '\0' && found[bytes] != ' ')) {
+    (void)snprintf(list, sizeof list, " %s ", header->quantisation);
+    (void)snprintf(word, sizeof word, " %s ", type);
+    if (strstr(list, word) == NULL) {
         (void)snprintf(header->quantisation + length, sizeof header->quantisation - length, "%s%s",
                        length > 0 ? " " : "", type);
     }

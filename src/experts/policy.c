@@ -12,6 +12,7 @@
 #include "experts/key_list.h"
 
 #include <math.h>
+#include <prestage/prestage.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,22 +20,11 @@
 
 #include "base/status.h"
 
+#include <prestage/experts.h>
 #include <stdint.h>
 
 #define PS_NO_KEY UINT32_MAX
 #define PS_EXPERT_KEYS_MAX (1u << 24)
-
-typedef enum ps_expert_policy_kind {
-    PS_EXPERTS_AUTO,
-    PS_EXPERTS_LRU,
-    PS_EXPERTS_LFU,
-    PS_EXPERTS_HOTSET,
-    PS_EXPERTS_HEAT,
-    PS_EXPERTS_POLICY_COUNT
-} ps_expert_policy_kind;
-
-// "auto", "lru", "lfu", "hotset", "heat"; NULL behind the last.
-const char *ps_expert_policy_name(ps_expert_policy_kind kind);
 
 typedef struct ps_expert_policy_options {
     ps_expert_policy_kind kind;

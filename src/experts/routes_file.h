@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define PS_ROUTES_MAGIC "PRESTRTE" // 8 bytes, without NUL
 #define PS_ROUTES_LAYERS_MAX 4096u
 #define PS_ROUTES_EXPERTS_MAX 65535u
 #define PS_ROUTES_TOP_K_MAX 64u

@@ -4,7 +4,6 @@
 
 #include "experts/routes_file.h"
 
-#define PS_ROUTES_MAGIC "PRESTRTE" // 8 bytes, without NUL
 #define PS_ROUTES_VERSION 1u
 #define PS_ROUTES_SAME_ROWS 0x8000u
 

@@ -115,6 +115,19 @@ def test_rank_is_what_was_counted():
                 assert json.load(file)["phases"] == phase
 
 
+def test_what_cannot_be_learnt_does_not_show_held_out():
+    with Folder() as path:
+        sizes = ["--sizes", "205,668,1393"]  # 5, 16.3 and 34 % of 8 x 512
+        for name in ("uniform", "flashnext"):
+            output("experts", "synth", name, "--tokens", "3000", "--layers", "8", "-o", path(name))
+        for size in document("experts", "rank", path("uniform"), *sizes, "-o", path("a"))["sizes"]:
+            share = size["experts"] / (8 * 512)
+            assert size["coverage"] > share + 0.01 and abs(size["held_out"] - share) < 0.005, size
+        for size in document("experts", "rank", path("flashnext"), *sizes, "-o", path("b"))["sizes"]:
+            assert size["held_out"] > 2 * size["experts"] / (8 * 512), size
+            assert 0 <= size["coverage"] - size["held_out"] < 0.03, size
+
+
 def test_pictures():
     with Folder() as path:
         output("experts", "record", MODEL, "-f", path("text"), "-n", "5", "-o", path("a"))
@@ -175,7 +188,17 @@ def test_what_does_not_fit_is_refused():
         refused("experts", "rank", path("none"), "-o", hot, says=[path("none")])
         refused("experts", "rank", counts, "-o", counts, "--force", says=[counts])
         refused("experts", "show", says=["hot set"])
-        refused("experts", "show", path("text"), says=[path("text")])
+        refused("experts", "show", path("text"), says=[path("text"), "no counts file"])
+        assert run("experts", "rank", counts, "--sizes", "2", "-o", hot).returncode == 0
+        refused("experts", "rank", hot, "-o", path("none"), says=[hot, "is a hot set"])
+        refused("experts", "show", hot, "--phase", "decode", says=[hot, "--phase"])
+        os.unlink(hot)
+        os.mkfifo(path("pipe"))
+        for command in (["experts", "rank", path("pipe"), "-o", hot], ["experts", "show", path("pipe")],
+                        ["run", MODEL, "-p", "x", "--record-experts", path("pipe")],
+                        ["run", MODEL, "-p", "x", "--route-log", path("pipe")]):
+            refused(*command, says=[path("pipe")], timeout=60)
+        os.unlink(path("pipe"))
         refused("experts", "show", counts, "--svg", path("no/folder"), says=["no/folder"])
         with open(counts, "rb") as file:
             content = bytearray(file.read())

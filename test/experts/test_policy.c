@@ -10,7 +10,9 @@
 #include <cmocka.h>
 
 #include "experts/policy.h"
+
 #include "gen.h"
+#include <prestage/prestage.h>
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 // the best policy of each setting of the generator.
 // Method: made traces whose hits are known; Belady's against all subsets of small traces; settings
 // of fixed seeds, of fewer tokens where the figures allow it.
+#include <prestage/prestage.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -522,6 +522,27 @@ static void test_fingerprint_covers_metadata_table_and_4_kib_a_tensor(void **sta
     guarded_destroy(&bytes);
 }
 
+static void test_tensors_have_places_in_their_file(void **state)
+{
+    (void)state;
+    ps_gguf *opened = NULL;
+    assert_int_equal(PS_OK, ps_gguf_open(CORPUS "/good_large_tensor", &opened));
+    FILE *raw = fopen(CORPUS "/good_large_tensor", "rb");
+    assert_non_null(raw);
+    for (uint32_t i = 0; i < 2; i++) {
+        const ps_gguf_tensor *tensor = ps_gguf_tensor_at(opened, i);
+        const ps_gguf_place place = ps_gguf_tensor_place(opened, tensor);
+        char bytes[4400];
+        assert_string_equal(CORPUS "/good_large_tensor", place.path);
+        assert_int_equal(0, fseek(raw, (long)place.offset_bytes, SEEK_SET));
+        assert_int_equal(tensor->size_bytes, fread(bytes, 1, tensor->size_bytes, raw));
+        assert_memory_equal(bytes, tensor->data, tensor->size_bytes);
+    }
+    assert_int_equal(0, fclose(raw));
+    ps_gguf_close(opened);
+    assert_null(ps_gguf_tensor_place(file, ps_gguf_tensor_at(file, 0)).path); // in memory
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_a_scalar_stands_for_equal_items),
         cmocka_unit_test(test_f32_and_i32_arrays),
         cmocka_unit_test(test_string_arrays),
+        cmocka_unit_test(test_tensors_have_places_in_their_file),
         cmocka_unit_test(test_values_are_described),
         cmocka_unit_test(test_names_are_utf8_without_control_characters),
         cmocka_unit_test(test_a_cut_character_at_the_end_of_the_file_is_described),
