@@ -9,6 +9,7 @@
 #define SAMPLE 4u
 
 #define PROMPT_ROWS 16.0f // for one key, in one step
+#define PROMPT_PART 8     // of all keys that it wants: many streams that agree are no prompt
 
 // The line at the start, and how firmly it is believed: as a variance of both averages, of which a
 // step shows some 0.002.
@@ -55,15 +56,21 @@ ps_status ps_forecast_init(ps_forecast *forecast, uint32_t keys, const uint32_t 
 
 void ps_forecast_use(ps_forecast *forecast, uint32_t key, uint32_t rows)
 {
+    forecast->wanted += forecast->rows[key] == 0;
     forecast->rows[key] += (float)rows;
     forecast->rows_most = fmaxf(forecast->rows_most, forecast->rows[key]);
 }
 
-// What of the past is known about one step, for each key: [0, 1].
+static bool is_prompt(const ps_forecast *f)
+{
+    return f->rows_most > PROMPT_ROWS && f->wanted > f->keys / PROMPT_PART;
+}
+
+// What a step says of a key: [0, 1].
 static float wanted(const ps_forecast *f, uint32_t key)
 {
     const float rows = f->rows[key];
-    return f->rows_most > PROMPT_ROWS ? rows / f->rows_most : fminf(rows, 1);
+    return is_prompt(f) ? rows / f->rows_most : fminf(rows, 1);
 }
 
 // ---- the line
@@ -134,15 +141,15 @@ static void fit(ps_forecast *f)
 void ps_forecast_step(ps_forecast *forecast)
 {
     ps_forecast *f = forecast;
-    const bool is_prompt = f->rows_most > PROMPT_ROWS;
-    if (!is_prompt) {
+    const bool has_prompt = is_prompt(f);
+    if (!has_prompt) {
         add_step(f);
         fit(f);
     }
-    const double steps = is_prompt ? f->rows_most : 1;
+    const double steps = has_prompt ? f->rows_most : 1;
     const float fast_part = part_of(FAST_STEPS, f->steps, steps);
     const float slow_part = part_of(SLOW_STEPS, f->steps, steps);
-    const float scale = is_prompt ? 1 / f->rows_most : 1;
+    const float scale = has_prompt ? 1 / f->rows_most : 1;
     for (uint32_t i = 0; i < f->keys; i++) {
         const float scaled = scale * f->rows[i]; // wanted()
         const float y = scaled < 1 ? scaled : 1;
@@ -151,6 +158,7 @@ void ps_forecast_step(ps_forecast *forecast)
         f->rows[i] = 0;
     }
     f->rows_most = 0;
+    f->wanted = 0;
     f->steps += steps;
     set_parts(f);
 }

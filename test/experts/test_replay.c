@@ -377,6 +377,19 @@ static void play_setting(ps_synth_options options, uint32_t learn, double shares
     ps_synth_destroy(synth);
 }
 
+// Of the generator: to the first call behind the prompt's.
+static ps_status rewind_behind_prompt(void *context)
+{
+    const ps_expert_calls calls = ps_synth_calls(context);
+    PS_TRY(calls.rewind(context));
+    for (uint32_t i = 0; i < calls.shape.layers; i++) {
+        ps_routes_call call;
+        bool is_end;
+        PS_TRY(calls.next(context, &call, &is_end));
+    }
+    return PS_OK;
+}
+
 static void expect_good(double shares[COLUMNS][SIZES])
 {
     for (uint32_t size = 0; size < SIZES; size++) {
@@ -422,6 +435,57 @@ static void test_flashnext(void **state)
     expect_good(shares);
 }
 
+// Copies of a stream are as good as one, and no prompt.
+static void test_copies(void **state)
+{
+    (void)state;
+    double one[COLUMNS][SIZES];
+    double many[COLUMNS][SIZES];
+    ps_synth_options options = {
+        .setting = ps_synth_setting_at(1), .layers = 8, .tokens = 100, .seed = 3};
+    play_setting(options, 0, one);
+    options.streams = 32;
+    options.sharing = PS_SYNTH_COPIES;
+    play_setting(options, 0, many);
+    assert_memory_equal(one[AUTO], many[AUTO], sizeof one[AUTO]);
+    assert_memory_equal(one[LRU], many[LRU], sizeof one[LRU]);
+}
+
+// A prompt has taught what decoding wants: auto begins better than without it.
+static void test_prompt_teaches(void **state)
+{
+    (void)state;
+    double shares[2][SIZES] = {0};
+    for (uint32_t prompt = 0; prompt < 2; prompt++) {
+        // The same topic and tokens; without it, decoding begins where the prompt would end.
+        const ps_synth_options options = {.setting = ps_synth_setting_at(1),
+                                          .layers = 8,
+                                          .tokens = 240,
+                                          .prompt = 200,
+                                          .seed = 3};
+        ps_synth *synth = NULL;
+        assert_int_equal(PS_OK, ps_synth_create(&options, &synth));
+        ps_expert_calls calls = ps_synth_calls(synth);
+        ps_expert_calls skipping = calls;
+        skipping.rewind = rewind_behind_prompt;
+        const uint32_t slots[SIZES] = {180, 256, 668, 1393};
+        ps_arena arena;
+        ps_arena_init(&arena, SIZE_MAX);
+        const ps_replay_options replay = {
+            .policies = &ALL[AUTO], .policy_count = 1, .slots = slots, .size_count = SIZES};
+        const ps_replay_result r = play(prompt == 1 ? &calls : &skipping, &replay, &arena);
+        for (uint32_t size = 0; size < SIZES; size++) {
+            shares[prompt][size] = share_of(&r, 0, size);
+        }
+        ps_arena_deinit(&arena);
+        ps_synth_destroy(synth);
+    }
+    for (uint32_t size = 0; size < SIZES; size++) {
+        printf("auto without and with a prompt: %.3f %.3f\n", shares[0][size], shares[1][size]);
+    }
+    assert_true(shares[1][0] > shares[0][0] && shares[1][1] > shares[0][1]);
+}
+
 static void test_uniform(void **state)
 {
     (void)state;
@@ -462,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_belady_is_best), cmocka_unit_test(test_belady_merges),
         cmocka_unit_test(test_qwen30),         cmocka_unit_test(test_flashnext),
         cmocka_unit_test(test_uniform),        cmocka_unit_test(test_drift),
+        cmocka_unit_test(test_copies),         cmocka_unit_test(test_prompt_teaches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
