@@ -68,6 +68,7 @@ typedef struct ps_cli_options {
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
     uint32_t ranks;                       // 0: as the launcher says, or one
+    uint32_t streams;                     // of bench; 0: not given
     uint32_t static_batch, static_tokens; // sequences, and tokens of each; 0: no such test
     const char *comm_link;                // of --comm-sim
     const char *compare;                  // of bench
