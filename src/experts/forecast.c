@@ -71,41 +71,50 @@ static float wanted(const ps_forecast *f, uint32_t key)
 // Of one key in SAMPLE, others in each step.
 static void add_step(ps_forecast *f)
 {
-    ps_forecast_sums step = {0};
+    double step[PS_SUMS] = {0};
     for (uint32_t i = (uint32_t)f->steps % SAMPLE; i < f->keys; i += SAMPLE) {
         const double fast = f->fast[i];
         const double slow = f->slow[i];
         const double y = f->rows[i] > 0 ? 1 : 0;
-        step.count++;
-        step.fast += fast;
-        step.slow += slow;
-        step.wanted += y;
-        step.fast_fast += fast * fast;
-        step.fast_slow += fast * slow;
-        step.slow_slow += slow * slow;
-        step.fast_wanted += fast * y;
-        step.slow_wanted += slow * y;
+        step[PS_SUM_COUNT]++;
+        step[PS_SUM_FAST] += fast;
+        step[PS_SUM_SLOW] += slow;
+        step[PS_SUM_WANTED] += y;
+        step[PS_SUM_FAST_FAST] += fast * fast;
+        step[PS_SUM_FAST_SLOW] += fast * slow;
+        step[PS_SUM_SLOW_SLOW] += slow * slow;
+        step[PS_SUM_FAST_WANTED] += fast * y;
+        step[PS_SUM_SLOW_WANTED] += slow * y;
     }
     const double kept = exp2(-1 / SUMS_STEPS);
-    double *to = &f->sums.count;
-    const double *from = &step.count;
-    for (uint32_t i = 0; i < sizeof step / sizeof *to; i++) {
-        to[i] = kept * to[i] + from[i];
+    for (uint32_t i = 0; i < PS_SUMS; i++) {
+        f->sums[i] = kept * f->sums[i] + step[i];
     }
+}
+
+// The sum of products of what varies about the means of two.
+static double varying(const double *sums, ps_forecast_sum product, ps_forecast_sum a,
+                      ps_forecast_sum b)
+{
+    return sums[product] - sums[a] * sums[b] / sums[PS_SUM_COUNT];
 }
 
 // Least squares of two weights and a base, drawn to the start where little is known; weights below 0
 // are none.
 static void fit(ps_forecast *f)
 {
-    const ps_forecast_sums *s = &f->sums;
-    const double n = s->count;
+    const double *s = f->sums;
+    if (s[PS_SUM_COUNT] == 0) {
+        return; // fewer keys than a sample has
+    }
     const double prior = START_VARIANCE * f->keys / SAMPLE;
-    const double ff = s->fast_fast - s->fast * s->fast / n + prior;
-    const double ss = s->slow_slow - s->slow * s->slow / n + prior;
-    const double fs = s->fast_slow - s->fast * s->slow / n;
-    const double fy = s->fast_wanted - s->fast * s->wanted / n + prior * START_WEIGHT;
-    const double sy = s->slow_wanted - s->slow * s->wanted / n + prior * START_WEIGHT;
+    const double ff = varying(s, PS_SUM_FAST_FAST, PS_SUM_FAST, PS_SUM_FAST) + prior;
+    const double ss = varying(s, PS_SUM_SLOW_SLOW, PS_SUM_SLOW, PS_SUM_SLOW) + prior;
+    const double fs = varying(s, PS_SUM_FAST_SLOW, PS_SUM_FAST, PS_SUM_SLOW);
+    const double fy = varying(s, PS_SUM_FAST_WANTED, PS_SUM_FAST, PS_SUM_WANTED) +
+                      prior * START_WEIGHT;
+    const double sy = varying(s, PS_SUM_SLOW_WANTED, PS_SUM_SLOW, PS_SUM_WANTED) +
+                      prior * START_WEIGHT;
     const double determinant = ff * ss - fs * fs;
     f->by_fast = (fy * ss - sy * fs) / determinant;
     f->by_slow = (sy * ff - fy * fs) / determinant;
@@ -116,7 +125,8 @@ static void fit(ps_forecast *f)
         f->by_slow = 0;
         f->by_fast = fmax(0, fy / ff);
     }
-    f->base = (s->wanted - f->by_fast * s->fast - f->by_slow * s->slow) / n;
+    f->base = (s[PS_SUM_WANTED] - f->by_fast * s[PS_SUM_FAST] - f->by_slow * s[PS_SUM_SLOW]) /
+              s[PS_SUM_COUNT];
 }
 
 // ---- steps

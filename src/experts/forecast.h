@@ -10,11 +10,19 @@
 
 #include "base/memory.h"
 
-// Sums over the keys of steps, older ones fading.
-typedef struct ps_forecast_sums {
-    double count, fast, slow, wanted;
-    double fast_fast, fast_slow, slow_slow, fast_wanted, slow_wanted;
-} ps_forecast_sums;
+// Sums over the keys of steps, older ones fading; those of products are named so.
+typedef enum ps_forecast_sum {
+    PS_SUM_COUNT,
+    PS_SUM_FAST,
+    PS_SUM_SLOW,
+    PS_SUM_WANTED,
+    PS_SUM_FAST_FAST,
+    PS_SUM_FAST_SLOW,
+    PS_SUM_SLOW_SLOW,
+    PS_SUM_FAST_WANTED,
+    PS_SUM_SLOW_WANTED,
+    PS_SUMS
+} ps_forecast_sum;
 
 typedef struct ps_forecast {
     uint32_t keys;
@@ -23,7 +31,7 @@ typedef struct ps_forecast {
     float rows_most;
     double steps;               // that the averages have seen
     float fast_part, slow_part; // of them, the next step's
-    ps_forecast_sums sums;
+    double sums[PS_SUMS];
     double base, by_fast, by_slow; // the line
 } ps_forecast;
 

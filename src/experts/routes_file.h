@@ -9,7 +9,8 @@
 //     call    layer u16, with bit 15 set when its rows are those of the call before it in the block;
 //             rows u16, > 0; unless bit 15 is set [rows]{ sequence u16, phase u16, position u32 };
 //             then ids u16 [rows][top_k], of one row all different
-//     end     a block of no bytes and no calls, whose third field is XXH3 of the number (u64) of all calls
+//     end     a block of no bytes and no calls, whose third field is XXH3 of the number (u64) of
+//             calls in the log
 //
 // Layers count MoE layers from 0. Layers of a step rise, so that one that does not begins a step. A
 // log of 1.4 million tokens through 48 layers with 10 of 512 experts is 1.4 to 1.6 GB; writing and
@@ -71,8 +72,8 @@ typedef struct ps_routes_writer ps_routes_writer;
 PS_MUST_USE ps_status ps_routes_writer_create(const char *path, const ps_routes_shape *shape,
                                               ps_routes_writer **out);
 
-// The call's arrays are read before this returns; its numbers have to be right. It cannot fail: what
-// goes wrong, finish() says.
+// The call's arrays are read before this returns; its numbers have to be right. It cannot fail:
+// what goes wrong, finish() says.
 void ps_routes_writer_add(ps_routes_writer *writer, const ps_routes_call *call);
 
 // Puts the file in its place and frees the writer. PS_IO, PS_NO_MEMORY: any write has failed, and
