@@ -76,14 +76,14 @@ typedef struct ps_cli_options {
     const char *record_experts;           // counts file
     const char *route_log;                // file
     const char *svg;                      // file
-    ps_cli_list set_sizes;                // of hot sets; none: not given
-    uint32_t phases;                      // bits (1 << ps_phase) of what is ranked
     ps_cli_routes routes;
-    const char *machine; // file
-    const char *emit;    // of tune
-    uint32_t objective;  // ps_cli_objective
-    uint32_t time_limit; // seconds; 0: not given
-    ps_cli_list batches; // of tune; none: not given
+    ps_cli_list set_sizes; // of hot sets; none: not given
+    uint32_t phases;       // bits (1 << ps_phase) of what is ranked
+    const char *machine;   // file
+    uint32_t objective;    // ps_cli_objective
+    const char *emit;      // of tune
+    uint32_t time_limit;   // seconds; 0: not given
+    ps_cli_list batches;   // of tune; none: not given
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;

@@ -1,5 +1,5 @@
-// cli/options_table.c - every option of every command: names, kind, range, help. longer than 800 lines,
-// because each option has one place.
+// cli/options_table.c - every option of every command: names, kind, range, help. It is longer than
+// 800 lines because each option has one place.
 #include "cli/options_internal.h"
 
 #define RANKS (SESSIONS | PS_CLI_TUNE)

@@ -336,7 +336,7 @@ void ps_expert_policy_leave(ps_expert_policy *policy, uint32_t key)
 
 // ---- victims
 
-// Steps until a key of the group, with this score, is expected to be wanted: 1 / its chance in each,
+// Steps until a key of the group, of this score, is expected to be wanted: 1 / its chance in each,
 // and of the last one the part until its layer comes.
 static double wait_of(const ps_expert_policy *policy, uint32_t group, double score)
 {

@@ -55,8 +55,8 @@ uint32_t ps_expert_policy_pinned(const ps_expert_policy *policy, uint32_t *keys)
 // In the protected set now.
 bool ps_expert_policy_is_pinned(const ps_expert_policy *policy, uint32_t key);
 
-// A layer call wants the key, in a slot or not, for `rows` rows. Each distinct key of the call once,
-// and all of them before victims for that call are asked for.
+// A layer call wants the key, in a slot or not, for `rows` rows. Each distinct key of the call
+// once, and all of them before victims for that call are asked for.
 void ps_expert_policy_use(ps_expert_policy *policy, uint32_t key, uint32_t rows);
 
 void ps_expert_policy_enter(ps_expert_policy *policy, uint32_t key); // it has got a slot

@@ -6,7 +6,7 @@
 //             XXH3 of the 32 bytes before u64
 //     block   payload bytes u32, calls u32, XXH3 of the payload u64 with the block's offset in the
 //             file as its seed; the payload is calls, one behind the other
-//     call    layer u16, with bit 15 set when its rows are those of the call before it in the block;
+//     call    layer u16, with bit 15 set when its rows are those of the call before in its block;
 //             rows u16, > 0; unless bit 15 is set [rows]{ sequence u16, phase u16, position u32 };
 //             then ids u16 [rows][top_k], of one row all different
 //     end     a block of no bytes and no calls, whose third field is XXH3 of the number (u64) of

@@ -224,6 +224,7 @@ static void make_row(ps_synth *s, uint32_t row, uint32_t stream, uint32_t positi
         best_ids(scores, experts, top_k, ids);
         return;
     }
+    ps_assert(s->options.streams > 0);
     const uint32_t original = row - stream * (s->row_count / s->options.streams);
     memcpy(scores, s->scores + (uint64_t)original * experts, experts * sizeof *scores);
     memcpy(ids, s->ids + (uint64_t)original * top_k, top_k * sizeof *ids);

@@ -407,12 +407,13 @@ static void test_flashnext(void **state)
 {
     (void)state;
     double shares[COLUMNS][SIZES];
-    play_setting((ps_synth_options){.setting = ps_synth_setting_at(1), .seed = 3}, 0, shares);
+    play_setting((ps_synth_options){.setting = ps_synth_setting_at(1), .layers = 16, .seed = 3}, 0,
+                 shares);
     expect_good(shares);
     assert_true(shares[HOTSET][2] >= 1.23 * shares[LRU][0]);
     // A session of four streams.
     play_setting((ps_synth_options){.setting = ps_synth_setting_at(1),
-                                    .layers = 16,
+                                    .layers = 8,
                                     .tokens = 160,
                                     .prompt = 40,
                                     .streams = 4,
@@ -425,11 +426,16 @@ static void test_uniform(void **state)
 {
     (void)state;
     double shares[COLUMNS][SIZES];
-    play_setting((ps_synth_options){.setting = ps_synth_setting_at(2), .seed = 3}, 0, shares);
+    // Long: where all policies are alike, the best one is that with most luck.
+    play_setting(
+        (ps_synth_options){
+            .setting = ps_synth_setting_at(2), .layers = 8, .tokens = 1000, .seed = 3},
+        0, shares);
     expect_good(shares);
     for (uint32_t size = 0; size < SIZES; size++) {
-        // Not worse than no cache, by far: nearly what such a size can hit.
-        assert_true(shares[AUTO][size] > 0.95 * SHARES[size]);
+        // Not worse than no cache, by far: nearly what a set of such a size hits, but for the slots
+        // of a layer's own call.
+        assert_true(shares[AUTO][size] > 0.95 * (SHARES[size] - 20.0 / (8 * 512)));
     }
 }
 
