@@ -107,6 +107,12 @@ struct ps_model_options {
     uint64_t memory_bytes;
     const struct ps_session_options *session; // that memory is planned for; NULL: the defaults
     uint64_t expert_bytes; // of that for experts, at most; 0: what the rest leaves
+    // A file of `prestage experts rank` with experts that are loaded when a session is made; of it
+    // the hottest hot_experts, or with 0 as many as there is room for. NULL: none. More than there is
+    // room for are refused when the session is made, or with hot_cut left out.
+    const char *hot_set;
+    uint32_t hot_experts;
+    bool hot_cut;
     ps_expert_policy_kind expert_policy;
 };
 
@@ -536,6 +542,18 @@ PS_API uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint
 // PS_UNSUPPORTED  it is of another version
 // PS_IO, PS_NO_MEMORY
 PS_API PS_MUST_USE ps_status ps_model_record_experts(ps_model *model, const char *path);
+
+// Writes the routes of all rows of all sessions to a route log from here on, for `prestage experts
+// replay`: some 1 KB a token for 48 layers that use 10 experts. A file of that name is replaced
+// when the log ends. Closing the model first leaves none.
+//
+// PS_INVALID  the model has no experts, or more than 64 are used; a log is being written; `path` is
+//             no regular file
+// PS_IO, PS_NO_MEMORY
+PS_API PS_MUST_USE ps_status ps_model_start_route_log(ps_model *model, const char *path);
+// Puts the file in its place. PS_INVALID: there is no log. PS_IO, PS_NO_MEMORY: any write of it has
+// failed, and then nothing is left.
+PS_API PS_MUST_USE ps_status ps_model_end_route_log(ps_model *model);
 
 // ---- sampling
 

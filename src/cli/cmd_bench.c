@@ -414,16 +414,17 @@ static ps_status run_tests(ps_bench *b, const ps_bench_test *tests, uint32_t cou
     return PS_OK;
 }
 
-static void end_tests(ps_bench *b)
+static ps_status end_tests(ps_bench *b, ps_status status)
 {
     for (uint32_t s = 0; s < b->side_count; s++) {
         ps_session_destroy(b->sides[s].session);
         b->sides[s].session = NULL;
     }
-    ps_model_close(b->model);
+    status = ps_cli_model_close(b->options, b->model, status);
     free(b->tokens);
     b->model = NULL;
     b->tokens = NULL;
+    return status;
 }
 
 static ps_status run_all(ps_bench *b, const ps_bench_test *tests, uint32_t count)
@@ -434,9 +435,7 @@ static ps_status run_all(ps_bench *b, const ps_bench_test *tests, uint32_t count
         while (end < count && tests[end].threads == tests[at].threads) {
             end++;
         }
-        const ps_status status = run_tests(b, tests + at, end - at);
-        end_tests(b);
-        PS_TRY(status);
+        PS_TRY(end_tests(b, run_tests(b, tests + at, end - at)));
         at = end;
     }
     ps_json_end(&b->json, ']');
@@ -450,6 +449,12 @@ static ps_status check_count(const ps_cli_options *options, uint32_t count)
     }
     if (options->compare != NULL && (options->memory_bytes > 0 || options->memory_share > 0)) {
         return ps_fail(PS_INVALID, "--memory with --compare: each side would want all of it");
+    }
+    if (options->route_log != NULL && options->thread_counts.count > 1) {
+        return ps_fail(PS_INVALID,
+                       "--route-log with %u numbers of threads: each would write it anew; "
+                       "one would be right",
+                       options->thread_counts.count);
     }
     if (count == 0) {
         return ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg");

@@ -211,6 +211,7 @@ static void json_summary(ps_json_writer *json, const findings *found)
                    ps_gguf_fingerprint(found->file));
     ps_json_text(json, "path", found->path);
     ps_json_integer(json, "file_bytes", (int64_t)ps_model_file_bytes(found->source));
+    ps_json_integer(json, "parts", ps_gguf_part_count(found->file));
     ps_json_bool(json, "compiled", found->source->pst != NULL);
     ps_json_integer(json, "gguf_version", ps_gguf_version(found->file));
     ps_json_text(json, "fingerprint", fingerprint);
@@ -332,9 +333,13 @@ static ps_status print_metadata(const ps_gguf *file)
 static ps_status print_text(const ps_cli_options *options, const findings *found)
 {
     print_line("file", ps_str_of(found->path));
-    (void)printf("%-14s %sGGUF %u, %.1f MB, fingerprint %016" PRIx64 "\n", "format",
+    char parts[24] = "";
+    if (ps_gguf_part_count(found->file) > 1) {
+        (void)snprintf(parts, sizeof parts, "%u parts, ", ps_gguf_part_count(found->file));
+    }
+    (void)printf("%-14s %sGGUF %u, %s%.1f MB, fingerprint %016" PRIx64 "\n", "format",
                  found->source->pst != NULL ? "compiled, from " : "", ps_gguf_version(found->file),
-                 (double)ps_model_file_bytes(found->source) / 1e6,
+                 parts, (double)ps_model_file_bytes(found->source) / 1e6,
                  ps_gguf_fingerprint(found->file));
     print_line("architecture", found->architecture);
     print_line("name", found->name);

@@ -241,6 +241,5 @@ ps_status ps_cli_run(const ps_cli_options *options)
     }
     ps_session_destroy(chat.session);
     ps_sampler_destroy(chat.sampler);
-    ps_model_close(chat.model);
-    return status;
+    return ps_cli_model_close(options, chat.model, status);
 }

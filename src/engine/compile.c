@@ -5,14 +5,15 @@
 #include "format/file_map.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#define PLANS_ARENA_BYTES ((size_t)4 << 30)
+#define ARENA_BYTES ((size_t)4 << 30)
 
 // Plans are known by their text, so the file is kept as it is.
 static ps_status check_rank(const ps_gguf *gguf, ps_str text, uint32_t rank, uint32_t *out_ranks)
 {
     ps_arena arena;
-    ps_arena_init(&arena, PLANS_ARENA_BYTES);
+    ps_arena_init(&arena, ARENA_BYTES);
     ps_plan_set *set = NULL;
     ps_status status = ps_plan_set_parse(text, rank, &arena, &set);
     if (status == PS_OK) {
@@ -76,24 +77,64 @@ static void list_weights(const ps_weights *weights, ps_pst_weight *list)
                                   .experts = weight->experts,
                                   .is_vector = weight->is_vector,
                                   .data = weight->data,
+                                  .expert_stride_bytes = weight->expert_stride_bytes,
                                   .size_bytes = ps_weight_bytes(weight)};
     }
+}
+
+static int by_name(const void *name, const void *weight)
+{
+    return strcmp(name, ((const ps_pst_weight *)weight)->name);
+}
+
+// The weights of each layer's experts, in the order in which the graph uses them: each router
+// begins a layer.
+static void list_stacks(const ps_graph *graph, ps_pst_content *content,
+                        ps_pst_stack_content *stacks)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const ps_node *node = &graph->nodes[i];
+        if (node->op == PS_OP_ROUTE) {
+            content->stack_count++;
+        } else if (node->op == PS_OP_EXPERT_LINEAR) {
+            const ps_pst_weight *weight = bsearch(graph->values[node->inputs[2]].name,
+                                                  content->weights, content->weight_count,
+                                                  sizeof *weight, by_name);
+            ps_pst_stack_content *stack = &stacks[content->stack_count - 1];
+            ps_assert(weight != NULL && stack->weight_count < PS_PST_STACK_WEIGHTS_MAX);
+            stack->weights[stack->weight_count++] = (uint32_t)(weight - content->weights);
+        }
+    }
+    content->stacks = stacks;
+}
+
+static ps_status write_lists(const ps_model *model, const char *path, ps_arena *arena,
+                             ps_pst_content *content, uint64_t *out_bytes)
+{
+    const uint32_t count = ps_weights_count(model->weights);
+    ps_graph graph;
+    ps_graph_init(&graph, arena);
+    PS_TRY(ps_model_build(model->config, model->file, &graph));
+    ps_pst_weight *weights = PS_ARENA_NEW(arena, ps_pst_weight, count);
+    ps_pst_stack_content *stacks = PS_ARENA_NEW(arena, ps_pst_stack_content, model->config->layers);
+    if (weights == NULL || stacks == NULL) {
+        return PS_NO_MEMORY;
+    }
+    list_weights(model->weights, weights);
+    content->gguf = model->file;
+    content->weights = weights;
+    content->weight_count = count;
+    list_stacks(&graph, content, stacks);
+    return ps_pst_write(path, content, out_bytes);
 }
 
 static ps_status write_model(const ps_model *model, const char *path, ps_pst_content *content,
                              uint64_t *out_bytes)
 {
-    const uint32_t count = ps_weights_count(model->weights);
-    ps_pst_weight *list = calloc(count + (size_t)1, sizeof *list);
-    if (list == NULL) {
-        return ps_fail(PS_NO_MEMORY, "no memory for a list of weights");
-    }
-    list_weights(model->weights, list);
-    content->gguf = model->file;
-    content->weights = list;
-    content->weight_count = count;
-    const ps_status status = ps_pst_write(path, content, out_bytes);
-    free(list);
+    ps_arena arena;
+    ps_arena_init(&arena, ARENA_BYTES);
+    const ps_status status = write_lists(model, path, &arena, content, out_bytes);
+    ps_arena_deinit(&arena);
     return status;
 }
 

@@ -18,7 +18,7 @@
 
 static uint64_t values_of(const ps_counts_header *header)
 {
-    return (uint64_t)header->layers * header->experts * PS_ROUTE_HALVES * PS_PHASE_COUNT;
+    return (uint64_t)header->layers * header->experts * PS_ROUTE_HALVES * PS_ROUTES_PHASES;
 }
 
 static uint64_t file_bytes(const ps_counts_header *header)
@@ -31,8 +31,8 @@ static bool is_text(const char *text, size_t bytes)
     size_t length = strnlen(text, bytes);
     bool is_printable = length < bytes;
     while (length > 0 && is_printable) {
-        const unsigned char c = (unsigned char)text[--length];
-        is_printable = c >= 0x20 && c != 0x7f;
+        const char c = text[--length];
+        is_printable = c >= 0x20 && c <= 0x7e;
     }
     return is_printable;
 }
@@ -75,7 +75,7 @@ static ps_status check_header(const ps_counts_header *header, const void *bytes,
 }
 
 // Every token chose top_k different experts in every layer.
-static ps_status check_uses(const ps_route_counts *counts, uint32_t half, ps_phase phase)
+static ps_status check_uses(const ps_route_counts *counts, uint32_t half, ps_routes_phase phase)
 {
     const uint64_t tokens = counts->tokens[half][phase];
     if (tokens > PS_COUNTS_TOKENS_MAX) {
@@ -109,13 +109,14 @@ static ps_status check_contents(const ps_counts_file *file)
         }
     }
     for (uint32_t half = 0; half < PS_ROUTE_HALVES; half++) {
-        PS_TRY(check_uses(&file->counts, half, PS_PHASE_PROMPT));
-        PS_TRY(check_uses(&file->counts, half, PS_PHASE_DECODE));
+        PS_TRY(check_uses(&file->counts, half, PS_ROUTES_PROMPT));
+        PS_TRY(check_uses(&file->counts, half, PS_ROUTES_DECODE));
     }
     return PS_OK;
 }
 
-static ps_status parse(const void *bytes, uint64_t size_bytes, ps_arena *arena, ps_counts_file *out)
+ps_status ps_counts_file_parse(const void *bytes, uint64_t size_bytes, ps_arena *arena,
+                               ps_counts_file *out)
 {
     ps_counts_file file;
     PS_TRY(check_kind(bytes, size_bytes));
@@ -144,21 +145,10 @@ ps_status ps_counts_file_read(const char *path, ps_arena *arena, ps_counts_file 
     uint64_t size_bytes = 0;
     ps_status status = ps_file_map(path, "a counts file", &bytes, &size_bytes);
     if (status == PS_OK) {
-        status = parse(bytes, size_bytes, arena, out);
+        status = ps_counts_file_parse(bytes, size_bytes, arena, out);
         ps_file_unmap(bytes, size_bytes);
     }
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
-}
-
-bool ps_counts_file_is(const char *path)
-{
-    char magic[8];
-    FILE *file = fopen(path, "re");
-    const bool is_read = file != NULL && fread(magic, sizeof magic, 1, file) == 1;
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return is_read && memcmp(magic, PS_COUNTS_MAGIC, sizeof magic) == 0;
 }
 
 ps_status ps_counts_file_check_model(const ps_counts_header *header, const ps_counts_header *model)
@@ -198,13 +188,9 @@ static ps_status print(const ps_counts_file *file, ps_buffer *out)
 ps_status ps_counts_file_write(const char *path, const ps_counts_file *file, bool replace)
 {
     ps_buffer bytes = {0};
-    ps_new_file place;
     ps_status status = print(file, &bytes);
     if (status == PS_OK) {
-        status = ps_new_file_create(&place, path, replace);
-    }
-    if (status == PS_OK) {
-        status = ps_new_file_finish(&place, ps_new_file_write(&place, bytes.data, bytes.length, 0));
+        status = ps_new_file_write_all(path, bytes.data, bytes.length, replace);
     }
     ps_buffer_deinit(&bytes);
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);

@@ -17,9 +17,9 @@ typedef struct ps_counts_header {
     uint32_t layers, experts, top_k; // of the layers that have experts
     uint32_t dim, expert_ffn;
     uint64_t fingerprint;  // of the model, as ps_model_info has it
-    char model[64];        // its name; printable, NUL-padded, at least one NUL
+    char model[64];        // its name; printable ASCII, NUL-padded, at least one NUL
     char quantisation[64]; // types of the experts' tensors, such as "Q4_K Q6_K"; the same
-    uint64_t tokens[PS_ROUTE_HALVES][PS_PHASE_COUNT];
+    uint64_t tokens[PS_ROUTE_HALVES][PS_ROUTES_PHASES];
 } ps_counts_header;
 _Static_assert(sizeof(ps_counts_header) == 200, "the header has no gaps");
 
@@ -29,15 +29,16 @@ typedef struct ps_counts_file {
     ps_route_counts counts;
 } ps_counts_file;
 
-// Whether a file begins as one of these. False, too, where it cannot be read.
-bool ps_counts_file_is(const char *path);
-
 // Reads and checks all of it; memory comes from the arena. Messages name the path.
 //
 // PS_NOT_FOUND, PS_IO, PS_NO_MEMORY
 // PS_INVALID      no such file, cut short, damaged, or it contradicts itself
 // PS_UNSUPPORTED  another version
 PS_MUST_USE ps_status ps_counts_file_read(const char *path, ps_arena *arena, ps_counts_file *out);
+
+// The same of the bytes of a file; messages do not name it.
+PS_MUST_USE ps_status ps_counts_file_parse(const void *bytes, uint64_t size_bytes, ps_arena *arena,
+                                           ps_counts_file *out);
 
 // PS_INVALID: the header is not that of `model`; the message has the name and fingerprint of both.
 PS_MUST_USE ps_status ps_counts_file_check_model(const ps_counts_header *header,

@@ -52,6 +52,13 @@ static const ps_weight *largest(const ps_weights *weights)
     return best;
 }
 
+// What lies in one piece: experts of a compiled file lie apart.
+static uint64_t span_bytes(const ps_weight *weight)
+{
+    const uint64_t matrix = ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    return weight->expert_stride_bytes > matrix ? matrix : ps_weight_bytes(weight);
+}
+
 // The nth chunk of all weights like the largest; NULL behind the last one.
 static const char *chunk_at(const trial *t, uint64_t n)
 {
@@ -61,9 +68,10 @@ static const char *chunk_at(const trial *t, uint64_t n)
         if (!is_like(weight, t->like)) {
             continue;
         }
-        const uint64_t chunks = ps_weight_bytes(weight) / bytes;
+        const uint64_t per_span = span_bytes(weight) / bytes;
+        const uint64_t chunks = per_span * (ps_weight_bytes(weight) / span_bytes(weight));
         if (n < chunks) {
-            return (const char *)weight->data + n * bytes;
+            return ps_weight_expert(weight, n / per_span) + n % per_span * bytes;
         }
         n -= chunks;
     }
@@ -166,6 +174,9 @@ void ps_hints_choose(ps_team *team, const ps_weights *weights, const ps_machine 
     t.linear = ps_kernels_linear(kernels, t.like->dtype);
     t.group_bytes = ps_packed_group_bytes(t.like->dtype, t.like->inputs);
     t.chunk_groups = ps_divide_up(CHUNK_BYTES, t.group_bytes);
+    if (t.chunk_groups > span_bytes(t.like) / t.group_bytes) {
+        t.chunk_groups = span_bytes(t.like) / t.group_bytes;
+    }
     if (chunk_at(&t, (uint64_t)CHUNKS * workers - 1) == NULL) {
         return;
     }

@@ -13,30 +13,48 @@
 
 // ---- counting
 
+static void copy_ids(const ps_routes *routes, uint32_t row, uint32_t top_k, uint16_t *ids)
+{
+    for (uint32_t i = 0; i < top_k; i++) {
+        int32_t id;
+        memcpy(&id, routes->ids + row * routes->row_bytes + i * sizeof id, sizeof id);
+        ids[i] = (uint16_t)id;
+    }
+}
+
 static void see_routes(void *context, const ps_routes *routes)
 {
-    ps_route_counts *counts = context;
-    uint16_t ids[PS_EXPERTS_MAX];
+    ps_model_experts *experts = context;
+    const uint32_t top_k = experts->file.counts.top_k;
+    ps_assert(routes->row_count <= PS_BATCH_ROWS_MAX);
     for (uint32_t r = 0; r < routes->row_count; r++) {
-        for (uint32_t i = 0; i < counts->top_k; i++) {
-            int32_t id;
-            memcpy(&id, routes->ids + r * routes->row_bytes + i * sizeof id, sizeof id);
-            ids[i] = (uint16_t)id;
-        }
         const bool is_prompt = ps_step_row_is_prompt(routes->rows, routes->row_count, r);
-        ps_route_counts_add(counts, routes->layer, is_prompt ? PS_PHASE_PROMPT : PS_PHASE_DECODE,
-                            ids);
+        experts->rows[r] = (ps_routes_row){.sequence = (uint16_t)routes->rows[r].sequence,
+                                           .phase = is_prompt ? PS_ROUTES_PROMPT : PS_ROUTES_DECODE,
+                                           .position = routes->rows[r].position};
+        copy_ids(routes, r, top_k, experts->ids + (size_t)r * top_k);
+    }
+    const ps_routes_call call = {.layer = routes->layer,
+                                 .rows = routes->row_count,
+                                 .row = experts->rows,
+                                 .ids = experts->ids};
+    ps_route_counts_add(&experts->file.counts, &call);
+    if (experts->log != NULL) {
+        ps_routes_writer_add(experts->log, &call);
     }
 }
 
 // ---- what the model is
 
+// Each type once, blanks between them.
 static void add_type(ps_counts_header *header, const char *type)
 {
+    char list[sizeof header->quantisation + 2];
+    char word[32];
     const size_t length = strlen(header->quantisation);
-    const char *found = strstr(header->quantisation, type);
-    const size_t bytes = strlen(type);
-    if (found == NULL || (found[bytes] != '\0' && found[bytes] != ' ')) {
+    (void)snprintf(list, sizeof list, " %s ", header->quantisation);
+    (void)snprintf(word, sizeof word, " %s ", type);
+    if (strstr(list, word) == NULL) {
         (void)snprintf(header->quantisation + length, sizeof header->quantisation - length, "%s%s",
                        length > 0 ? " " : "", type);
     }
@@ -58,12 +76,12 @@ static uint64_t expert_bytes(const ps_model *model, uint32_t layer, ps_counts_he
     return bytes;
 }
 
-// What of a name a header holds and a terminal shows.
+// As much of a name as a header holds, in ASCII.
 static void copy_name(char out[64], const char *name)
 {
     (void)snprintf(out, 64, "%s", name);
     for (char *at = out; *at != '\0'; at++) {
-        *at = (unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at;
+        *at = *at < 0x20 || *at > 0x7e ? '?' : *at; // bytes above are negative
     }
 }
 
@@ -76,18 +94,10 @@ static uint32_t count_layers(const ps_model_config *config)
     return layers;
 }
 
-ps_status ps_model_experts_start(ps_model *model, ps_model_experts **out)
+// What the header and the layers say, and room for counts and calls.
+static ps_status init(ps_model *model, uint32_t layers, ps_model_experts *experts)
 {
     const ps_model_config *config = model->config;
-    const uint32_t layers = count_layers(config);
-    if (layers == 0 || ps_ranks_rank(model->ranks) != 0) {
-        *out = NULL;
-        return PS_OK;
-    }
-    ps_model_experts *experts = PS_ARENA_NEW(&model->arena, ps_model_experts, 1);
-    if (experts == NULL) {
-        return PS_NO_MEMORY;
-    }
     ps_counts_file *file = &experts->file;
     file->header = (ps_counts_header){.layers = layers,
                                       .experts = config->experts,
@@ -96,8 +106,13 @@ ps_status ps_model_experts_start(ps_model *model, ps_model_experts **out)
                                       .expert_ffn = config->expert_ffn,
                                       .fingerprint = ps_gguf_fingerprint(model->file)};
     copy_name(file->header.model, config->name);
+    PS_TRY(ps_route_counts_init(&file->counts, layers, config->experts, config->experts_used,
+                                &model->arena));
     file->expert_bytes = PS_ARENA_NEW(&model->arena, uint64_t, layers);
-    if (file->expert_bytes == NULL) {
+    experts->rows = PS_ARENA_NEW(&model->arena, ps_routes_row, PS_BATCH_ROWS_MAX);
+    experts->ids = PS_ARENA_NEW(&model->arena, uint16_t,
+                                (uint64_t)PS_BATCH_ROWS_MAX * config->experts_used);
+    if (file->expert_bytes == NULL || experts->rows == NULL || experts->ids == NULL) {
         return PS_NO_MEMORY;
     }
     uint32_t moe = 0;
@@ -106,15 +121,34 @@ ps_status ps_model_experts_start(ps_model *model, ps_model_experts **out)
             file->expert_bytes[moe++] = expert_bytes(model, i, &file->header);
         }
     }
-    PS_TRY(ps_route_counts_init(&file->counts, layers, config->experts, config->experts_used,
-                                &model->arena));
-    experts->observer = (ps_route_observer){.layers = layers,
-                                            .experts = config->experts,
-                                            .top_k = config->experts_used,
-                                            .see = see_routes,
-                                            .context = &file->counts};
-    *out = experts;
     return PS_OK;
+}
+
+ps_status ps_model_experts_start(ps_model *model)
+{
+    const uint32_t layers = count_layers(model->config);
+    if (layers == 0 || ps_ranks_rank(model->ranks) != 0) {
+        return PS_OK;
+    }
+    ps_model_experts *experts = PS_ARENA_NEW(&model->arena, ps_model_experts, 1);
+    if (experts == NULL) {
+        return PS_NO_MEMORY;
+    }
+    PS_TRY(init(model, layers, experts));
+    experts->observer = (ps_route_observer){.layers = layers,
+                                            .experts = model->config->experts,
+                                            .top_k = model->config->experts_used,
+                                            .see = see_routes,
+                                            .context = experts};
+    model->experts = experts;
+    return PS_OK;
+}
+
+void ps_model_experts_end(ps_model_experts *experts)
+{
+    if (experts != NULL) {
+        ps_routes_writer_abandon(experts->log);
+    }
 }
 
 // ---- reading
@@ -139,8 +173,9 @@ uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint32_t ex
 {
     const ps_route_counts *counts = &model->experts->file.counts;
     ps_assert(layer < counts->layers && expert < counts->experts && phase < PS_PHASE_COUNT);
-    return ps_route_counts_at(counts, 0, phase, layer)[expert] +
-           ps_route_counts_at(counts, 1, phase, layer)[expert];
+    const ps_routes_phase of = phase == PS_PHASE_PROMPT ? PS_ROUTES_PROMPT : PS_ROUTES_DECODE;
+    return ps_route_counts_at(counts, 0, of, layer)[expert] +
+           ps_route_counts_at(counts, 1, of, layer)[expert];
 }
 
 // ---- files
@@ -172,9 +207,20 @@ ps_status ps_model_record_check(const ps_model *model, const char *path)
     ps_counts_file old;
     bool is_there;
     ps_arena_init(&arena, ARENA_BYTES);
-    const ps_status status = read_own(model, path, &arena, &old, &is_there);
+    ps_status status = read_own(model, path, &arena, &old, &is_there);
     ps_arena_deinit(&arena);
+    if (status == PS_OK) {
+        status = ps_new_file_try(path, true);
+        status = status == PS_OK ? PS_OK : ps_file_name_error(path, status);
+    }
     return status;
+}
+
+ps_status ps_model_write_check(const ps_model *model, const char *path, bool replace)
+{
+    PS_TRY(check_has_experts(model));
+    const ps_status status = ps_new_file_try(path, replace);
+    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 
 ps_status ps_model_write_experts(ps_model *model, const char *path, bool replace)
@@ -203,4 +249,29 @@ ps_status ps_model_record_experts(ps_model *model, const char *path)
     }
     ps_arena_deinit(&arena);
     return status;
+}
+
+ps_status ps_model_start_route_log(ps_model *model, const char *path)
+{
+    PS_TRY(check_has_experts(model));
+    const ps_counts_header *header = &model->experts->file.header;
+    if (model->experts->log != NULL) {
+        return ps_fail(PS_INVALID, "%s: a route log of the model is being written", path);
+    }
+    return ps_routes_writer_create(path,
+                                   &(ps_routes_shape){.fingerprint = header->fingerprint,
+                                                      .layers = header->layers,
+                                                      .experts = header->experts,
+                                                      .top_k = header->top_k},
+                                   &model->experts->log);
+}
+
+ps_status ps_model_end_route_log(ps_model *model)
+{
+    if (model->experts == NULL || model->experts->log == NULL) {
+        return ps_fail(PS_INVALID, "no route log is being written");
+    }
+    ps_routes_writer *log = model->experts->log;
+    model->experts->log = NULL;
+    return ps_routes_writer_finish(log);
 }

@@ -5,21 +5,29 @@
 #include "engine/counts_file.h"
 #include "exec/exec.h"
 
-// The counts of a model since it was opened or since they were written.
+#include <prestage/prestage.h>
+
 typedef struct ps_model_experts {
-    ps_counts_file file;
-    ps_route_observer observer; // counts for file.counts
+    ps_counts_file file;        // counts since the model was opened or since they were written
+    ps_routes_writer *log;      // NULL: none
+    ps_route_observer observer; // its context is the ps_model_experts
+    // The call at hand, as counts and logs take it.
+    ps_routes_row *rows; // [PS_BATCH_ROWS_MAX]
+    uint16_t *ids;       // [PS_BATCH_ROWS_MAX][top_k]
 } ps_model_experts;
 
-// Starts to count the experts of a model that has been opened for running. *out: NULL where it has
-// none, or where another rank counts. Memory is the model's.
-PS_MUST_USE ps_status ps_model_experts_start(ps_model *model, ps_model_experts **out);
+// Starts to count the experts of a model that has been opened for running, in model->experts with
+// memory of the model; not where it has none, or where another rank counts.
+PS_MUST_USE ps_status ps_model_experts_start(ps_model *model);
+void ps_model_experts_end(ps_model_experts *experts); // a log under way is lost; NULL is allowed
 
 // Whether what is counted can be added to `path`, to be asked before the work: fails as
 // ps_model_record_experts would.
 PS_MUST_USE ps_status ps_model_record_check(const ps_model *model, const char *path);
 
-// Writes the counts to a new file, or one that `replace` allows to replace.
+// Writes the counts to a new file, or one that `replace` allows to replace; _check tells before the
+// work whether that is possible.
+PS_MUST_USE ps_status ps_model_write_check(const ps_model *model, const char *path, bool replace);
 PS_MUST_USE ps_status ps_model_write_experts(ps_model *model, const char *path, bool replace);
 
 #endif

@@ -45,6 +45,9 @@ struct ps_model {
     uint64_t expert_bytes; // of that for experts of each session; 0: what is left
     bool streams_experts;
     ps_expert_policy_kind expert_policy;
+    const uint32_t *hot; // [hot_count] keys, hottest first
+    uint32_t hot_count;
+    bool hot_cut;    // what there is no room for is left out
     ps_trace *trace; // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;

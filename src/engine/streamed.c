@@ -81,6 +81,7 @@ static ps_status split_memory(const ps_model_config *config, const ps_graph *gra
     uint32_t layer_count;
     add_weights(graph, split);
     PS_TRY(ps_weights_list_experts(graph, graph->arena, &layers, &layer_count));
+    split->expert_layers = layer_count;
     for (uint32_t l = 0; l < layer_count; l++) {
         split->experts += layers[l].experts;
     }
@@ -148,10 +149,10 @@ ps_status ps_memory_print(const ps_memory_split *split, ps_buffer *out)
 ps_status ps_streamed_create_store(const ps_model *model, uint64_t session_bytes,
                                    ps_expert_store **out)
 {
-    const ps_expert_layer *layers;
-    const uint32_t layer_count = ps_weights_expert_layers(model->weights, &layers);
+    const ps_weights_experts *experts = ps_weights_get_experts(model->weights);
     const uint64_t taken = ps_machine_resident_bytes() + BESIDE_BYTES + session_bytes;
-    const uint64_t floor = ps_expert_store_floor(layers, layer_count, model->config->experts_used);
+    const uint64_t floor = ps_expert_store_floor(experts->layers, experts->layer_count,
+                                                 model->config->experts_used);
     uint64_t left = model->expert_bytes;
     if (model->memory_bytes > 0) {
         if (taken + floor > model->memory_bytes) {
@@ -164,12 +165,25 @@ ps_status ps_streamed_create_store(const ps_model *model, uint64_t session_bytes
         const uint64_t rest = model->memory_bytes - taken;
         left = left == 0 || rest < left ? rest : left;
     }
-    const ps_expert_store_options options = {.paths = (const char *const *)&model->path,
-                                             .path_count = 1,
-                                             .layers = layers,
-                                             .layer_count = layer_count,
+    const ps_expert_store_options options = {.paths = experts->paths,
+                                             .path_count = experts->path_count,
+                                             .layers = experts->layers,
+                                             .layer_count = experts->layer_count,
                                              .top_k = model->config->experts_used,
                                              .budget_bytes = left,
-                                             .policy = model->expert_policy};
-    return ps_expert_store_create(&options, out);
+                                             .policy = model->expert_policy,
+                                             .hot = model->hot,
+                                             .hot_count = model->hot_count,
+                                             .hot_cut = model->hot_cut};
+    ps_expert_store *store = NULL;
+    ps_status status = ps_expert_store_create(&options, &store);
+    if (status == PS_OK) {
+        status = ps_expert_store_warm(store);
+    }
+    if (status != PS_OK) {
+        ps_expert_store_destroy(store);
+        return status;
+    }
+    *out = store;
+    return PS_OK;
 }

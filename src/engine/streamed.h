@@ -15,7 +15,7 @@ typedef struct ps_memory_split {
     uint64_t experts_bytes;  // all of them
     uint64_t floor_bytes;    // least for experts,
     uint64_t resident_bytes; //   and what is left for them; experts_bytes: all stay in memory
-    uint32_t experts;        // in all layers
+    uint32_t experts, expert_layers; // in all layers, and how many of those have any
     bool streams;
 } ps_memory_split;
 

@@ -15,6 +15,7 @@
 // Bytes that a worker packs between two reports of progress, and after which it gives the file's
 // pages back.
 #define SLICE_BYTES ((uint64_t)4 << 20)
+#define PAGE_BYTES ((uint64_t)4096)
 #define READ_UNIT_BYTES 512u // of the read kernel
 #define FILL_BYTES_LEAST ((uint64_t)64 << 20)
 
@@ -34,8 +35,7 @@ struct ps_weights {
     uint64_t memory_bytes;
     uint64_t total_bytes; // of all weights in memory
     bool streams_experts;
-    ps_expert_layer *expert_layers; // [expert_layer_count]
-    uint32_t expert_layer_count;
+    ps_weights_experts experts;
 };
 
 static int by_name(const void *a, const void *b)
@@ -132,10 +132,9 @@ static bool is_streamed(const ps_weights *weights, const ps_weight *weight)
     return weights->streams_experts && weight->experts > 0;
 }
 
-uint32_t ps_weights_expert_layers(const ps_weights *weights, const ps_expert_layer **out)
+const ps_weights_experts *ps_weights_get_experts(const ps_weights *weights)
 {
-    *out = weights->expert_layers;
-    return weights->expert_layer_count;
+    return &weights->experts;
 }
 
 ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena, ps_expert_layer **out,
@@ -168,24 +167,88 @@ ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena, ps_exp
     return PS_OK;
 }
 
-// Where they are in the file.
-static ps_status place_experts(ps_weights *weights, const ps_gguf *file, const ps_graph *graph)
+static ps_status find_compiled(const ps_pst *file, const ps_weight *weight, const source *from,
+                               const ps_pst_weight **out);
+
+static ps_status list_experts(ps_weights *weights, const ps_graph *graph)
 {
-    PS_TRY(ps_weights_list_experts(graph, &weights->arena, &weights->expert_layers,
-                                   &weights->expert_layer_count));
-    for (uint32_t l = 0; l < weights->expert_layer_count; l++) {
-        ps_expert_layer *layer = &weights->expert_layers[l];
-        for (uint32_t p = 0; p < layer->part_count; p++) {
-            const ps_weight *found = ps_weights_find(weights, layer->names[p]);
-            const size_t index = (size_t)(found - weights->list);
-            weights->list[index].stored.layer = l;
-            weights->list[index].stored.part = p;
-            layer->parts[p].stride_bytes = layer->parts[p].size_bytes;
-            layer->parts[p].offset_bytes =
-                ps_gguf_tensor_place(file, weights->sources[index].tensor).offset_bytes;
-        }
+    return ps_weights_list_experts(graph, &weights->arena, &weights->experts.layers,
+                                   &weights->experts.layer_count);
+}
+
+static ps_weight *stored_weight(ps_weights *weights, const ps_expert_layer *layer, uint32_t part)
+{
+    const ps_weight *found = ps_weights_find(weights, layer->names[part]);
+    return &weights->list[found - weights->list];
+}
+
+// The number of a file, which becomes one of those that experts are read from.
+static ps_status number_path(ps_weights *weights, const char *path, uint32_t *out)
+{
+    ps_weights_experts *experts = &weights->experts;
+    uint32_t at = 0;
+    while (at < experts->path_count && experts->paths[at] != path) {
+        at++;
+    }
+    if (at == experts->path_count) {
+        PS_TRY(ps_arena_grow(&weights->arena, (void **)&experts->paths, sizeof *experts->paths, at,
+                             &experts->path_capacity));
+        experts->paths[experts->path_count++] = path;
+    }
+    *out = at;
+    return PS_OK;
+}
+
+// Where the matrices of a layer's experts are in a GGUF file.
+static ps_status place_in_gguf(ps_weights *weights, const ps_gguf *file, uint32_t l)
+{
+    ps_expert_layer *layer = &weights->experts.layers[l];
+    for (uint32_t p = 0; p < layer->part_count; p++) {
+        ps_weight *weight = stored_weight(weights, layer, p);
+        const ps_gguf_place place = ps_gguf_tensor_place(
+            file, weights->sources[weight - weights->list].tensor);
+        weight->stored.layer = l;
+        weight->stored.part = p;
+        layer->parts[p].stride_bytes = layer->parts[p].size_bytes;
+        layer->parts[p].offset_bytes = place.offset_bytes;
+        PS_TRY(number_path(weights, place.path, &layer->parts[p].file));
     }
     return PS_OK;
+}
+
+// The records of a layer's experts in a compiled file: one part, in which each matrix has a place.
+static ps_status place_in_records(ps_weights *weights, const ps_pst *file, uint32_t l)
+{
+    ps_expert_layer *layer = &weights->experts.layers[l];
+    const ps_pst_weight *first = ps_pst_weight_find(file, layer->names[0]);
+    for (uint32_t p = 0; p < layer->part_count; p++) {
+        ps_weight *weight = stored_weight(weights, layer, p);
+        const ps_pst_weight *whole = NULL;
+        PS_TRY(find_compiled(file, weight, &weights->sources[weight - weights->list], &whole));
+        if (whole->stack == NULL || whole->stack != first->stack) {
+            return ps_fail(PS_INVALID, "'%s' of the compiled file is in no record of experts",
+                           whole->name);
+        }
+        weight->stored.layer = l;
+        weight->stored.part = 0;
+        weight->stored.offset_bytes = whole->offset_bytes - whole->stack->offset_bytes;
+    }
+    layer->part_count = 1;
+    layer->checksums = first->stack->checksums;
+    layer->parts[0] = (ps_expert_part){.offset_bytes = first->stack->offset_bytes,
+                                       .stride_bytes = first->stack->stride_bytes,
+                                       .size_bytes = first->stack->record_bytes,
+                                       .packed_bytes = first->stack->record_bytes};
+    return PS_OK;
+}
+
+// Of experts that are packed one after the other.
+static void set_packed_stride(ps_weight *weight)
+{
+    weight->expert_stride_bytes = weight->experts == 0
+                                      ? 0
+                                      : ps_packed_bytes(weight->dtype, weight->outputs,
+                                                        weight->inputs);
 }
 
 // Lists the weights of the graph and gives each its place.
@@ -207,6 +270,7 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
                                                           .inputs = value->columns,
                                                           .experts = value->experts,
                                                           .is_vector = is_vector[i]};
+            set_packed_stride(&weights->list[weights->count - 1]);
         }
     }
     qsort(weights->list, weights->count, sizeof *weights->list, by_name);
@@ -266,8 +330,7 @@ static void pack_slice(const packing *job, uint32_t i, uint64_t matrix, uint64_t
     const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
     const char *rows = (const char *)from->tensor->data +
                        (matrix * sizes[1] + from->row_first) * row_bytes;
-    char *out = job->weights->memory + from->offset_bytes +
-                matrix * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    char *out = job->weights->memory + from->offset_bytes + matrix * weight->expert_stride_bytes;
     ps_pack_groups(out + begin * group_bytes,
                    rows + ps_dtype_row_bytes(weight->dtype, from->column_first), row_bytes,
                    weight->dtype, weight->outputs, weight->inputs, begin, end - begin);
@@ -311,7 +374,10 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
 {
     PS_TRY(list_weights(weights, file, graph));
     if (weights->streams_experts) {
-        PS_TRY(place_experts(weights, file, graph));
+        PS_TRY(list_experts(weights, graph));
+        for (uint32_t l = 0; l < weights->experts.layer_count; l++) {
+            PS_TRY(place_in_gguf(weights, file, l));
+        }
     }
     weights->total_bytes = weights->memory_bytes;
     PS_TRY(ps_machine_check_memory(weights->memory_bytes, "the weights"));
@@ -427,8 +493,7 @@ static void copy_slice(const ps_weight *weight, const source *from, const ps_pst
     const uint64_t groups = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
     const uint64_t columns_bytes = ps_packed_group_bytes(weight->dtype, from->column_first);
     for (uint64_t m = 0; m < matrices(weight); m++) {
-        const char *matrix = (const char *)whole->data +
-                             m * ps_packed_bytes(whole->dtype, whole->outputs, whole->inputs);
+        const char *matrix = (const char *)whole->data + m * whole->expert_stride_bytes;
         for (uint64_t g = 0; g < groups; g++, out += group_bytes) {
             const uint64_t group = from->row_first / PS_GROUP_ROWS + g;
             memcpy(out, matrix + group * whole_group_bytes + columns_bytes, group_bytes);
@@ -457,6 +522,7 @@ static ps_status map_weight(const ps_weights *weights, const ps_pst *file, uint3
         weight->data = weights->memory + from->offset_bytes;
     } else {
         weight->data = (const char *)whole->data + offset_in_whole(weight, from);
+        weight->expert_stride_bytes = whole->expert_stride_bytes;
     }
     return PS_OK;
 }
@@ -484,22 +550,56 @@ static ps_status allocate_copies(ps_weights *weights)
 static ps_status map(ps_weights *weights, const ps_pst *file, const ps_graph *graph)
 {
     PS_TRY(list_weights(weights, ps_pst_gguf(file), graph));
-    if (weights->memory_bytes <= ps_machine_available_bytes()) {
+    if (!weights->streams_experts && weights->memory_bytes <= ps_machine_available_bytes()) {
         ps_pst_read_ahead(file);
     }
     weights->total_bytes = weights->memory_bytes;
     PS_TRY(allocate_copies(weights));
     for (uint32_t i = 0; i < weights->count; i++) {
-        PS_TRY(map_weight(weights, file, i));
+        if (!is_streamed(weights, &weights->list[i])) {
+            PS_TRY(map_weight(weights, file, i));
+        }
     }
     return PS_OK;
 }
 
-ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights **out)
+// Memory is counted when it has been touched: of a model that gets so much and no more, weights in
+// a mapping are read at once.
+static void touch_weights(const ps_weights *weights)
+{
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const volatile char *data = weights->list[i].data;
+        const uint64_t bytes = ps_weight_bytes(&weights->list[i]);
+        for (uint64_t at = 0; data != NULL && at < bytes; at += PAGE_BYTES) {
+            (void)data[at];
+        }
+    }
+}
+
+static ps_status map_streamed(ps_weights *weights, const ps_pst *file, const char *path,
+                              const ps_graph *graph)
+{
+    uint32_t number;
+    PS_TRY(map(weights, file, graph));
+    PS_TRY(number_path(weights, path, &number));
+    PS_TRY(list_experts(weights, graph));
+    for (uint32_t l = 0; l < weights->experts.layer_count; l++) {
+        PS_TRY(place_in_records(weights, file, l));
+    }
+    touch_weights(weights);
+    return PS_OK;
+}
+
+ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, const char *streamed_from,
+                         ps_weights **out)
 {
     ps_weights *weights = NULL;
     PS_TRY(create(&weights));
-    return finish(weights, map(weights, file, graph), out);
+    weights->streams_experts = streamed_from != NULL;
+    return finish(weights,
+                  streamed_from == NULL ? map(weights, file, graph)
+                                        : map_streamed(weights, file, streamed_from, graph),
+                  out);
 }
 
 // ---- how fast they can be read
@@ -519,12 +619,12 @@ static uint64_t fill_bytes(const fill *f, uint32_t worker, uint32_t workers, boo
         if (weight->data == NULL) {
             continue;
         }
-        const uint64_t share = ps_weight_bytes(weight) / workers / READ_UNIT_BYTES *
-                               READ_UNIT_BYTES;
-        if (reads) {
-            f->kernels->read((const char *)weight->data + worker * share, share);
+        const uint64_t share = ps_weight_bytes(weight) / matrices(weight) / workers /
+                               READ_UNIT_BYTES * READ_UNIT_BYTES;
+        for (uint64_t m = 0; reads && m < matrices(weight); m++) {
+            f->kernels->read(ps_weight_expert(weight, m) + worker * share, share);
         }
-        bytes += share * workers;
+        bytes += share * workers * matrices(weight);
     }
     return bytes;
 }

@@ -16,21 +16,29 @@
 typedef struct ps_exec ps_exec;
 typedef struct ps_program ps_program; // a plan bound to an executor
 
-// One tensor as the workers read it. Matrices: packed groups (base/layout.h), `experts` matrices
-// one after the other. Vectors (is_vector): f32 [inputs]. Experts that a store keeps have no data:
-// they are its layer `stored.layer`, and begin at `stored.offset_bytes` of its part `stored.part`.
+// One tensor as the workers read it. Matrices: packed groups (base/layout.h); those of experts are
+// expert_stride_bytes apart, ps_packed_bytes where nothing is between them. Vectors (is_vector):
+// f32 [inputs]. Experts that a store keeps have no data: they are its layer `stored.layer`, and
+// begin at `stored.offset_bytes` of its part `stored.part`.
 typedef struct ps_weight {
     const char *name;
     ps_dtype dtype;
     uint32_t outputs, inputs;
     uint32_t experts; // 0: one matrix
     bool is_vector;
-    const void *data; // 64-byte aligned; NULL: in the store
+    const void *data;             // 64-byte aligned; NULL: in the store
+    uint64_t expert_stride_bytes; // from one expert's matrix to the next
     struct {
         uint32_t layer, part;
         uint64_t offset_bytes;
     } stored;
 } ps_weight;
+
+// The packed matrix of one expert.
+static inline const char *ps_weight_expert(const ps_weight *weight, uint64_t expert)
+{
+    return (const char *)weight->data + expert * weight->expert_stride_bytes;
+}
 
 // True for operators that read their weight as a vector (is_vector), not as a packed matrix.
 bool ps_exec_takes_vector(ps_op op);

@@ -49,6 +49,7 @@ typedef struct ps_prefetch_part {
     const char *from;                // of a weight; of a KV cache the blocks are found in each run,
     uint64_t skip_bytes;             //   and so many of them are left out
     uint64_t bytes;                  // of a weight; of a KV cache: at most
+    uint64_t first_bytes;            // of them, up to where the next expert's matrix is elsewhere
     uint16_t slot;                   // of the guard
     bool is_side;                    // made by a dedicated thread
     uint32_t tokens_min, tokens_max; // rows of a run in which it is made

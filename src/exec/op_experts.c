@@ -74,12 +74,10 @@ typedef struct expert_pass {
 
 static const char *expert_data(const ps_walk *walk, const ps_weight *weight, uint32_t expert)
 {
-    return weight->data == NULL
-               ? ps_expert_store_data(walk->exec->experts, weight->stored.layer, expert,
-                                      weight->stored.part) +
-                     weight->stored.offset_bytes
-               : (const char *)weight->data +
-                     expert * ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    return weight->data == NULL ? ps_expert_store_data(walk->exec->experts, weight->stored.layer,
+                                                       expert, weight->stored.part) +
+                                      weight->stored.offset_bytes
+                                : ps_weight_expert(weight, expert);
 }
 
 // Output columns [begin, end) of one expert for a panel of its pairs.

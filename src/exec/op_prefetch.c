@@ -47,19 +47,35 @@ static void weight_range(const ps_weight *weight, uint32_t column, uint32_t begi
 // Of experts nobody knows yet which ones whose rows will need: each worker moves its part of the
 // first ones.
 static void expert_range(const ps_bound_step *step, uint32_t worker, uint32_t workers,
-                         const char **from, const char **to)
+                         ps_prefetch_part *out)
 {
     const ps_weight *weight = step->inputs[0].weight;
     const ps_op_attributes *attributes = &step->plan->attributes;
-    const uint64_t whole = weight->experts *
-                           ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    const uint64_t matrix = ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    const uint64_t whole = weight->experts * matrix;
     const uint64_t skip = smaller(attributes->skip, whole);
     const uint64_t bytes = attributes->bytes == 0 ? whole - skip
                                                   : smaller(attributes->bytes, whole - skip);
     uint64_t first, last;
     ps_plan_share(bytes / PS_CACHE_LINE_BYTES, worker, workers, &first, &last);
-    *from = (const char *)weight->data + skip + first * PS_CACHE_LINE_BYTES;
-    *to = (const char *)weight->data + skip + last * PS_CACHE_LINE_BYTES;
+    const uint64_t at = skip + first * PS_CACHE_LINE_BYTES;
+    out->bytes = (last - first) * PS_CACHE_LINE_BYTES;
+    out->first_bytes = smaller(matrix - at % matrix, out->bytes);
+    out->from = out->bytes == 0 ? weight->data
+                                : ps_weight_expert(weight, at / matrix) + at % matrix;
+}
+
+// The matrix of the next expert; false: it is no weight of experts.
+static bool next_matrix(ps_touch *touch)
+{
+    const ps_weight *weight = touch->parts[touch->at].step->inputs[0].weight;
+    if (weight->experts == 0) {
+        return false;
+    }
+    const uint64_t matrix = ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+    touch->from = touch->to - matrix + weight->expert_stride_bytes;
+    touch->to = touch->from + matrix;
+    return true;
 }
 
 // A worker's part of `bytes` of a weight: as much as it reads of the weight. Of several weights
@@ -75,8 +91,9 @@ static uint64_t part_of(const ps_bound_step *step, uint64_t bytes, uint64_t own_
 }
 
 static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t workers,
-                         const char **from, const char **to)
+                         ps_prefetch_part *out)
 {
+    const char *from, *to;
     const ps_bound_step *reader = step->reader;
     const ps_weight *weight = step->inputs[0].weight;
     const ps_op_attributes *attributes = &step->plan->attributes;
@@ -88,15 +105,16 @@ static void linear_range(const ps_bound_step *step, uint32_t worker, uint32_t wo
             column += reader->inputs[i].weight->outputs;
         }
     }
-    weight_range(weight, column, begin, end, from, to);
-    const uint64_t own = (uint64_t)(*to - *from);
+    weight_range(weight, column, begin, end, &from, &to);
+    const uint64_t own = (uint64_t)(to - from);
     const uint64_t skip = part_of(step, attributes->skip, own, workers) / PS_CACHE_LINE_BYTES *
                           PS_CACHE_LINE_BYTES;
-    *from += smaller(skip, own);
+    out->from = from + smaller(skip, own);
+    out->bytes = (uint64_t)(to - out->from);
     if (attributes->bytes > 0) {
-        *to = *from +
-              smaller(part_of(step, attributes->bytes, own, workers), (uint64_t)(*to - *from));
+        out->bytes = smaller(part_of(step, attributes->bytes, own, workers), out->bytes);
     }
+    out->first_bytes = out->bytes;
 }
 
 void ps_exec_bind_prefetch(const ps_bound_step *step, uint32_t worker, uint32_t workers,
@@ -112,13 +130,11 @@ void ps_exec_bind_prefetch(const ps_bound_step *step, uint32_t worker, uint32_t 
         .skip_bytes = attributes->skip / workers / PS_CACHE_LINE_BYTES * PS_CACHE_LINE_BYTES,
         .bytes = attributes->bytes == 0 ? UINT64_MAX : attributes->bytes / workers};
     if (step->inputs[0].kind == PS_VALUE_WEIGHT) {
-        const char *to;
         if (step->inputs[0].weight->experts > 0) {
-            expert_range(step, worker, workers, &out->from, &to);
+            expert_range(step, worker, workers, out);
         } else {
-            linear_range(step, worker, workers, &out->from, &to);
+            linear_range(step, worker, workers, out);
         }
-        out->bytes = (uint64_t)(to - out->from);
     }
 }
 
@@ -194,7 +210,7 @@ static void begin(const ps_walk *walk, ps_touch *touch)
     ps_prefetch_part *part = &touch->parts[touch->at];
     if (part->from != NULL) {
         touch->from = part->from;
-        touch->to = part->from + part->bytes;
+        touch->to = part->from + part->first_bytes;
         touch->left_bytes = part->bytes;
     } else {
         begin_kv(walk, touch);
@@ -256,7 +272,7 @@ bool ps_exec_touch_next(void *context)
     while (has_part(walk, touch)) {
         const bool is_kv = touch->parts[touch->at].from == NULL;
         if (touch->left_bytes > 0 &&
-            (touch->from < touch->to || (is_kv && next_block(walk, touch)))) {
+            (touch->from < touch->to || (is_kv ? next_block(walk, touch) : next_matrix(touch)))) {
             move_piece(walk, touch);
             return true;
         }

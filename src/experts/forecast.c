@@ -6,11 +6,12 @@
 #define FAST_STEPS 4.0
 #define SLOW_STEPS 128.0
 #define SUMS_STEPS 64.0 // half-lives
+#define SAMPLE 4u
 
 #define PROMPT_ROWS 16.0f // for one key, in one step
 
-// The line at the start, and how firmly it is believed: as a variance of both averages, of which one
-// step of 24,576 keys shows some 0.002.
+// The line at the start, and how firmly it is believed: as a variance of both averages, of which a
+// step shows some 0.002.
 #define START_WEIGHT 0.5
 #define START_VARIANCE 1e-4
 
@@ -67,13 +68,15 @@ static float wanted(const ps_forecast *f, uint32_t key)
 
 // ---- the line
 
+// Of one key in SAMPLE, others in each step.
 static void add_step(ps_forecast *f)
 {
-    ps_forecast_sums step = {.count = f->keys};
-    for (uint32_t i = 0; i < f->keys; i++) {
+    ps_forecast_sums step = {0};
+    for (uint32_t i = (uint32_t)f->steps % SAMPLE; i < f->keys; i += SAMPLE) {
         const double fast = f->fast[i];
         const double slow = f->slow[i];
         const double y = f->rows[i] > 0 ? 1 : 0;
+        step.count++;
         step.fast += fast;
         step.slow += slow;
         step.wanted += y;
@@ -97,7 +100,7 @@ static void fit(ps_forecast *f)
 {
     const ps_forecast_sums *s = &f->sums;
     const double n = s->count;
-    const double prior = START_VARIANCE * f->keys;
+    const double prior = START_VARIANCE * f->keys / SAMPLE;
     const double ff = s->fast_fast - s->fast * s->fast / n + prior;
     const double ss = s->slow_slow - s->slow * s->slow / n + prior;
     const double fs = s->fast_slow - s->fast * s->slow / n;
@@ -129,8 +132,10 @@ void ps_forecast_step(ps_forecast *forecast)
     const double steps = is_prompt ? f->rows_most : 1;
     const float fast_part = part_of(FAST_STEPS, f->steps, steps);
     const float slow_part = part_of(SLOW_STEPS, f->steps, steps);
+    const float scale = is_prompt ? 1 / f->rows_most : 1;
     for (uint32_t i = 0; i < f->keys; i++) {
-        const float y = wanted(f, i);
+        const float scaled = scale * f->rows[i]; // wanted()
+        const float y = scaled < 1 ? scaled : 1;
         f->fast[i] += fast_part * (y - f->fast[i]);
         f->slow[i] += slow_part * (y - f->slow[i]);
         f->rows[i] = 0;

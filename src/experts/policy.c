@@ -39,6 +39,7 @@ struct ps_expert_policy {
     ps_key_list loose;  // in order of use
     ps_key_heap scores; // whose memory the heaps share
     ps_key_heap *heaps; // [groups]
+    double *lowest;     // [groups] scores of their lowest keys, to be looked through
     uint32_t groups, group_keys;
     uint32_t *hot;        // [hot_count] keys, hottest first
     uint32_t *hot_places; // [keys] their places in `hot`; PS_NO_KEY for the others
@@ -53,6 +54,7 @@ struct ps_expert_policy {
     // Of auto.
     ps_forecast forecast;
     uint32_t group_now; // of the last use
+    double group_part;  // 1 / groups
     ps_arena arena;
 };
 
@@ -110,11 +112,14 @@ static ps_status make_heaps(ps_expert_policy *policy, uint32_t experts)
     }
     policy->groups = (uint32_t)ps_divide_up(policy->keys, policy->group_keys);
     policy->heaps = PS_ARENA_NEW(&policy->arena, ps_key_heap, policy->groups);
-    if (policy->heaps == NULL) {
+    policy->lowest = PS_ARENA_NEW(&policy->arena, double, policy->groups);
+    if (policy->heaps == NULL || policy->lowest == NULL) {
         return PS_NO_MEMORY;
     }
     PS_TRY(ps_key_heap_init(&policy->scores, policy->keys, &policy->arena));
+    policy->group_part = 1.0 / policy->groups;
     for (uint32_t i = 0; i < policy->groups; i++) {
+        policy->lowest[i] = INFINITY;
         policy->heaps[i] = ps_key_heap_part(&policy->scores, i * policy->group_keys);
     }
     return PS_OK;
@@ -204,6 +209,14 @@ static ps_key_heap *heap_of(const ps_expert_policy *policy, uint32_t key)
     return &policy->heaps[key / policy->group_keys];
 }
 
+// After any change of the key's heap.
+static void note_lowest(ps_expert_policy *policy, uint32_t key)
+{
+    const ps_key_heap *heap = heap_of(policy, key);
+    policy->lowest[key / policy->group_keys] = heap->count > 0 ? heap->scores[heap->items[0]]
+                                                               : INFINITY;
+}
+
 static bool ranks_all(const ps_expert_policy *policy)
 {
     return policy->kind == PS_EXPERTS_LFU || policy->kind == PS_EXPERTS_AUTO;
@@ -213,7 +226,7 @@ static double score_of(const ps_expert_policy *policy, uint32_t key)
 {
     switch (policy->kind) {
     case PS_EXPERTS_AUTO:
-        return ps_forecast_of(&policy->forecast, key);
+        return -1 / ps_forecast_of(&policy->forecast, key); // steps to wait
     case PS_EXPERTS_LFU:
         return fmin(policy->uses[key], LFU_USES_MAX) * LFU_UNIT + policy->step;
     case PS_EXPERTS_HOTSET:
@@ -227,6 +240,7 @@ static void rank(ps_expert_policy *policy, uint32_t key)
 {
     policy->places[key] = RANKED;
     ps_key_heap_add(heap_of(policy, key), key, score_of(policy, key));
+    note_lowest(policy, key);
 }
 
 static void protect(ps_expert_policy *policy, uint32_t key)
@@ -293,6 +307,7 @@ void ps_expert_policy_use(ps_expert_policy *policy, uint32_t key, uint32_t rows)
         ps_key_list_add_newest(&policy->loose, key);
     } else if (policy->places[key] == RANKED && policy->kind != PS_EXPERTS_HOTSET) {
         ps_key_heap_set(heap_of(policy, key), key, score_of(policy, key));
+        note_lowest(policy, key);
     }
 }
 
@@ -314,32 +329,55 @@ void ps_expert_policy_leave(ps_expert_policy *policy, uint32_t key)
         ps_key_list_remove(&policy->loose, key);
     } else {
         ps_key_heap_remove(heap_of(policy, key), key);
+        note_lowest(policy, key);
     }
     policy->places[key] = ABSENT;
 }
 
 // ---- victims
 
-// Steps until the lowest key of a group is expected to be wanted: 1 / its chance in each of them, and
-// of one step the part until its layer comes again.
-static double wait_of(const ps_expert_policy *policy, uint32_t group, uint32_t key)
+// Steps until a key of the group, with this score, is expected to be wanted: 1 / its chance in each,
+// and of the last one the part until its layer comes.
+static double wait_of(const ps_expert_policy *policy, uint32_t group, double score)
 {
-    const uint32_t behind = (policy->group_now + policy->groups - group) % policy->groups;
-    return 1 / policy->scores.scores[key] + 1 - (double)behind / policy->groups;
+    const uint32_t behind = policy->group_now >= group ? policy->group_now - group
+                                                       : policy->group_now + policy->groups - group;
+    return 1 - score - behind * policy->group_part;
 }
 
+static uint32_t longest_group(const ps_expert_policy *policy)
+{
+    uint32_t longest = 0;
+    double longest_wait = -1;
+    for (uint32_t group = 0; group < policy->groups; group++) {
+        const double wait = wait_of(policy, group, policy->lowest[group]);
+        if (wait > longest_wait) {
+            longest = group;
+            longest_wait = wait;
+        }
+    }
+    return longest;
+}
+
+// Looks into the group that promises most first: unless its lowest keys are busy, no other is
+// searched.
 static uint32_t longest_wait(const ps_expert_policy *policy,
                              bool (*is_busy)(void *context, uint32_t key), void *context)
 {
-    uint32_t victim = PS_NO_KEY;
-    double longest = -1;
+    const uint32_t first = longest_group(policy);
+    uint32_t victim = ps_key_heap_lowest(&policy->heaps[first], is_busy, context);
+    if (victim != PS_NO_KEY && policy->scores.scores[victim] == policy->lowest[first]) {
+        return victim;
+    }
+    double longest = victim == PS_NO_KEY ? -1
+                                         : wait_of(policy, first, policy->scores.scores[victim]);
     for (uint32_t group = 0; group < policy->groups; group++) {
-        const ps_key_heap *heap = &policy->heaps[group];
-        if (heap->count == 0 || wait_of(policy, group, heap->items[0]) <= longest) {
+        if (wait_of(policy, group, policy->lowest[group]) <= longest) {
             continue;
         }
+        const ps_key_heap *heap = &policy->heaps[group];
         const uint32_t key = ps_key_heap_lowest(heap, is_busy, context);
-        const double wait = key == UINT32_MAX ? -1 : wait_of(policy, group, key);
+        const double wait = key == PS_NO_KEY ? -1 : wait_of(policy, group, heap->scores[key]);
         if (wait > longest) {
             longest = wait;
             victim = key;
@@ -407,9 +445,10 @@ static void renew_forecast(ps_expert_policy *policy)
     for (uint32_t group = 0; group < policy->groups; group++) {
         ps_key_heap *heap = &policy->heaps[group];
         for (uint32_t i = 0; i < heap->count; i++) {
-            heap->scores[heap->items[i]] = ps_forecast_of(&policy->forecast, heap->items[i]);
+            heap->scores[heap->items[i]] = score_of(policy, heap->items[i]);
         }
         ps_key_heap_renew(heap);
+        note_lowest(policy, group * policy->group_keys);
     }
 }
 

@@ -15,7 +15,7 @@ ps_status ps_route_counts_init(ps_route_counts *counts, uint32_t layers, uint32_
 {
     *counts = (ps_route_counts){.layers = layers, .experts = experts, .top_k = top_k};
     counts->uses = PS_ARENA_NEW(arena, uint64_t,
-                                keys_of(counts) * PS_ROUTE_HALVES * PS_PHASE_COUNT);
+                                keys_of(counts) * PS_ROUTE_HALVES * PS_ROUTES_PHASES);
     counts->seen = PS_ARENA_NEW(arena, uint64_t, layers);
     return counts->uses == NULL || counts->seen == NULL ? PS_NO_MEMORY : PS_OK;
 }
@@ -25,41 +25,45 @@ void ps_route_counts_clear(ps_route_counts *counts)
     memset(counts->tokens, 0, sizeof counts->tokens);
     memset(counts->seen, 0, counts->layers * sizeof *counts->seen);
     memset(counts->uses, 0,
-           keys_of(counts) * PS_ROUTE_HALVES * PS_PHASE_COUNT * sizeof *counts->uses);
+           keys_of(counts) * PS_ROUTE_HALVES * PS_ROUTES_PHASES * sizeof *counts->uses);
 }
 
-uint64_t *ps_route_counts_at(const ps_route_counts *counts, uint32_t half, ps_phase phase,
+uint64_t *ps_route_counts_at(const ps_route_counts *counts, uint32_t half, ps_routes_phase phase,
                              uint32_t layer)
 {
-    return counts->uses + (half * PS_PHASE_COUNT + phase) * keys_of(counts) +
+    return counts->uses + (half * PS_ROUTES_PHASES + phase) * keys_of(counts) +
            (uint64_t)layer * counts->experts;
 }
 
-void ps_route_counts_add(ps_route_counts *counts, uint32_t layer, ps_phase phase,
-                         const uint16_t *ids)
+void ps_route_counts_add(ps_route_counts *counts, const ps_routes_call *call)
 {
-    const uint32_t half = counts->seen[layer]++ / PS_ROUTE_BLOCK_TOKENS % PS_ROUTE_HALVES;
-    uint64_t *uses = ps_route_counts_at(counts, half, phase, layer);
-    for (uint32_t i = 0; i < counts->top_k; i++) {
-        ps_assert(ids[i] < counts->experts);
-        uses[ids[i]]++;
+    uint64_t *seen = &counts->seen[call->layer];
+    for (uint32_t r = 0; r < call->rows; r++) {
+        const uint16_t *ids = call->ids + (size_t)r * counts->top_k;
+        const uint32_t half = (*seen)++ / PS_ROUTE_BLOCK_TOKENS % PS_ROUTE_HALVES;
+        uint64_t *uses = ps_route_counts_at(counts, half, (ps_routes_phase)call->row[r].phase,
+                                            call->layer);
+        for (uint32_t i = 0; i < counts->top_k; i++) {
+            ps_assert(ids[i] < counts->experts);
+            uses[ids[i]]++;
+        }
+        counts->tokens[half][call->row[r].phase] += call->layer == 0;
     }
-    counts->tokens[half][phase] += layer == 0;
 }
 
 static uint64_t half_tokens(const ps_route_counts *counts, uint32_t half)
 {
-    return counts->tokens[half][PS_PHASE_PROMPT] + counts->tokens[half][PS_PHASE_DECODE];
+    return counts->tokens[half][PS_ROUTES_PROMPT] + counts->tokens[half][PS_ROUTES_DECODE];
 }
 
 void ps_route_counts_merge(ps_route_counts *counts, const ps_route_counts *from)
 {
-    const uint64_t values = keys_of(counts) * PS_PHASE_COUNT; // of a half
+    const uint64_t values = keys_of(counts) * PS_ROUTES_PHASES; // of a half
     const bool is_more = half_tokens(counts, 0) > half_tokens(counts, 1);
     const bool is_swapped = is_more == (half_tokens(from, 0) > half_tokens(from, 1));
     for (uint32_t half = 0; half < PS_ROUTE_HALVES; half++) {
         const uint32_t its = is_swapped ? 1 - half : half;
-        for (uint32_t phase = 0; phase < PS_PHASE_COUNT; phase++) {
+        for (uint32_t phase = 0; phase < PS_ROUTES_PHASES; phase++) {
             counts->tokens[half][phase] += from->tokens[its][phase];
         }
         for (uint64_t i = 0; i < values; i++) {
@@ -70,38 +74,38 @@ void ps_route_counts_merge(ps_route_counts *counts, const ps_route_counts *from)
 
 // ---- ranking
 
-typedef struct ranked_key {
-    uint64_t uses;
-    uint32_t key;
-} ranked_key;
-
 static int compare_ranked(const void *a, const void *b)
 {
-    const ranked_key *left = a;
-    const ranked_key *right = b;
+    const ps_ranked_key *left = a;
+    const ps_ranked_key *right = b;
     if (left->uses != right->uses) {
         return left->uses < right->uses ? 1 : -1;
     }
     return left->key < right->key ? -1 : 1;
 }
 
+void ps_ranked_keys_sort(ps_ranked_key *keys, uint32_t count)
+{
+    qsort(keys, count, sizeof *keys, compare_ranked);
+}
+
 // Those of `uses` [keys] that are not 0, in `out` [keys]; answers how many.
-static uint32_t rank_keys(const uint64_t *uses, uint32_t keys, ranked_key *out)
+static uint32_t rank_keys(const uint64_t *uses, uint32_t keys, ps_ranked_key *out)
 {
     uint32_t count = 0;
     for (uint32_t key = 0; key < keys; key++) {
         if (uses[key] > 0) {
-            out[count++] = (ranked_key){uses[key], key};
+            out[count++] = (ps_ranked_key){uses[key], key};
         }
     }
-    qsort(out, count, sizeof *out, compare_ranked);
+    ps_ranked_keys_sort(out, count);
     return count;
 }
 
 static void sum_half(const ps_route_counts *counts, uint32_t half, uint32_t phases, uint64_t *uses)
 {
-    for (uint32_t phase = 0; phase < PS_PHASE_COUNT; phase++) {
-        const uint64_t *from = ps_route_counts_at(counts, half, (ps_phase)phase, 0);
+    for (uint32_t phase = 0; phase < PS_ROUTES_PHASES; phase++) {
+        const uint64_t *from = ps_route_counts_at(counts, half, (ps_routes_phase)phase, 0);
         for (uint64_t key = 0; key < keys_of(counts) && (phases >> phase & 1) != 0; key++) {
             uses[key] += from[key];
         }
@@ -109,8 +113,8 @@ static void sum_half(const ps_route_counts *counts, uint32_t half, uint32_t phas
 }
 
 // hits[n] += uses of the first n keys.
-static void add_hits(const ranked_key *order, uint32_t count, const uint64_t *uses, uint32_t keys,
-                     uint64_t *hits)
+static void add_hits(const ps_ranked_key *order, uint32_t count, const uint64_t *uses,
+                     uint32_t keys, uint64_t *hits)
 {
     uint64_t sum = 0;
     for (uint32_t n = 0; n < keys; n++) {
@@ -120,7 +124,7 @@ static void add_hits(const ranked_key *order, uint32_t count, const uint64_t *us
 }
 
 static ps_status rank_halves(const ps_route_counts *counts, uint32_t phases, ps_arena *arena,
-                             ranked_key *order, ps_hot_ranking *out)
+                             ps_ranked_key *order, ps_hot_ranking *out)
 {
     uint64_t *uses[PS_ROUTE_HALVES];
     for (uint32_t half = 0; half < PS_ROUTE_HALVES; half++) {
@@ -149,7 +153,7 @@ ps_status ps_hot_ranking_make(const ps_route_counts *counts, uint32_t phases, ps
                               ps_hot_ranking *out)
 {
     ps_hot_ranking ranking = {.keys = (uint32_t)keys_of(counts)};
-    ranked_key *order = PS_ARENA_NEW(arena, ranked_key, ranking.keys);
+    ps_ranked_key *order = PS_ARENA_NEW(arena, ps_ranked_key, ranking.keys);
     ranking.ranked = PS_ARENA_NEW(arena, uint32_t, ranking.keys);
     ranking.uses = PS_ARENA_NEW(arena, uint64_t, ranking.keys);
     ranking.hits = PS_ARENA_NEW(arena, uint64_t, (uint64_t)ranking.keys + 1);

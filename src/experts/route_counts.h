@@ -8,8 +8,7 @@
 #define PS_EXPERTS_ROUTE_COUNTS_H
 
 #include "base/memory.h"
-
-#include <prestage/prestage.h>
+#include "experts/routes_file.h"
 
 #define PS_ROUTE_HALVES 2u
 // Tokens until the other half takes over: about one short conversation. Neighbouring tokens choose
@@ -17,9 +16,9 @@
 #define PS_ROUTE_BLOCK_TOKENS 256u
 
 typedef struct ps_route_counts {
-    uint32_t layers, experts, top_k;                  // of MoE layers; 1 <= top_k <= experts
-    uint64_t tokens[PS_ROUTE_HALVES][PS_PHASE_COUNT]; // rows of layer 0
-    uint64_t *uses; // [PS_ROUTE_HALVES][PS_PHASE_COUNT][layers][experts]
+    uint32_t layers, experts, top_k;                    // of MoE layers; 1 <= top_k <= experts
+    uint64_t tokens[PS_ROUTE_HALVES][PS_ROUTES_PHASES]; // rows of layer 0
+    uint64_t *uses; // [PS_ROUTE_HALVES][PS_ROUTES_PHASES][layers][experts]
     uint64_t *seen; // [layers] rows so far: whose turn it is
 } ps_route_counts;
 
@@ -28,19 +27,27 @@ PS_MUST_USE ps_status ps_route_counts_init(ps_route_counts *counts, uint32_t lay
                                            uint32_t experts, uint32_t top_k, ps_arena *arena);
 void ps_route_counts_clear(ps_route_counts *counts);
 
-// One row of one layer. ids [top_k] are below `experts`. Rows come in the same order in all layers.
-void ps_route_counts_add(ps_route_counts *counts, uint32_t layer, ps_phase phase,
-                         const uint16_t *ids);
+// One call of a layer; its numbers are in range. Rows come in the same order in all layers.
+void ps_route_counts_add(ps_route_counts *counts, const ps_routes_call *call);
 
 // Adds `from`, of the same shape. Halves are swapped where that makes them more alike, so that many
 // short runs fill both.
 void ps_route_counts_merge(ps_route_counts *counts, const ps_route_counts *from);
 
 // [experts] of one layer.
-uint64_t *ps_route_counts_at(const ps_route_counts *counts, uint32_t half, ps_phase phase,
+uint64_t *ps_route_counts_at(const ps_route_counts *counts, uint32_t half, ps_routes_phase phase,
                              uint32_t layer);
 
-// Keys (layer * experts + expert) by how often they were chosen.
+// A key (layer * experts + expert) and how often it was chosen.
+typedef struct ps_ranked_key {
+    uint64_t uses;
+    uint32_t key;
+} ps_ranked_key;
+
+// Hottest first; of equals the lower key.
+void ps_ranked_keys_sort(ps_ranked_key *keys, uint32_t count);
+
+// Keys by how often they were chosen.
 typedef struct ps_hot_ranking {
     uint32_t keys;    // layers * experts
     uint32_t count;   // of those that were chosen at all

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define PS_ROUTES_MAGIC "PRESTRTE" // 8 bytes, without NUL
 #define PS_ROUTES_LAYERS_MAX 4096u
 #define PS_ROUTES_EXPERTS_MAX 65535u
 #define PS_ROUTES_TOP_K_MAX 64u
@@ -39,6 +40,9 @@ typedef struct ps_routes_shape {
     uint32_t experts;     // of a layer, 1..PS_ROUTES_EXPERTS_MAX
     uint32_t top_k;       // 1..PS_ROUTES_TOP_K_MAX, <= experts
 } ps_routes_shape;
+
+// PS_INVALID: the first number that is out of range.
+PS_MUST_USE ps_status ps_routes_shape_check(const ps_routes_shape *shape);
 
 typedef struct ps_routes_row {
     uint16_t sequence;

@@ -4,7 +4,6 @@
 
 #include "experts/routes_file.h"
 
-#define PS_ROUTES_MAGIC "PRESTRTE" // 8 bytes, without NUL
 #define PS_ROUTES_VERSION 1u
 #define PS_ROUTES_SAME_ROWS 0x8000u
 
@@ -28,8 +27,5 @@ typedef struct ps_routes_block {
 } ps_routes_block;
 _Static_assert(sizeof(ps_routes_block) == 16, "a block's head has no gaps");
 _Static_assert(sizeof(ps_routes_row) == 8, "a row has no gaps");
-
-// PS_INVALID: the first number that is out of range.
-PS_MUST_USE ps_status ps_routes_shape_check(const ps_routes_shape *shape);
 
 #endif

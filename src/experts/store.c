@@ -16,6 +16,7 @@
 #include "experts/store.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/pages.h"
 #include "experts/trial.h"
@@ -52,6 +53,7 @@ typedef struct size_class {
 
 typedef struct place {
     ps_expert_layer is;
+    bool *is_verified; // [experts]; NULL: there are no checksums
     size_class *size;
     uint32_t first_key;                        // of expert 0, among those of its class
     uint64_t part_offset[PS_EXPERT_PARTS_MAX]; // in a slot
@@ -224,6 +226,16 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
             hot[count++] = store->layers[l].first_key + key;
         }
     }
+    const uint32_t room = size->slot_count - size->floor;
+    if (count > room && !options->hot_cut) {
+        return ps_fail(PS_INVALID,
+                       "the hot set: %u experts of %.1f MiB, and there is room for %u, %.1f MiB, "
+                       "beside the %u that come and go; a smaller set (--hot-experts, or --hot-cut "
+                       "for as many as fit), more memory or a shorter context would be right",
+                       count, (double)(count * size->slot_bytes) / (1 << 20), room,
+                       (double)(room * size->slot_bytes) / (1 << 20), size->floor);
+    }
+    count = count < room ? count : room;
     return ps_expert_policy_create(&(ps_expert_policy_options){.kind = options->policy,
                                                                .keys = size->key_count,
                                                                .slots = size->slot_count,
@@ -289,6 +301,13 @@ static ps_status create(ps_expert_store *store, const ps_expert_store_options *o
     PS_TRY(ps_pages_map(store->memory_bytes, "experts", &memory));
     store->memory = memory;
     place_layers(store, options->layers);
+    for (uint32_t l = 0; l < store->layer_count; l++) {
+        place *of = &store->layers[l];
+        if (of->is.checksums != NULL) {
+            of->is_verified = PS_ARENA_NEW(&store->arena, bool, of->is.experts);
+            PS_TRY(of->is_verified == NULL ? PS_NO_MEMORY : PS_OK);
+        }
+    }
     for (uint32_t c = 0; c < store->class_count; c++) {
         PS_TRY(make_slots(store, &store->classes[c], memory));
         PS_TRY(make_policy(store, options, &store->classes[c]));
@@ -420,6 +439,25 @@ static bool has_failed(const place *of, const slot *s)
     return failed;
 }
 
+// Once an expert: what the disk gives may have been damaged long ago.
+static ps_status verify_slot(const place *of, slot *s)
+{
+    const uint32_t expert = s->key - of->first_key;
+    if (of->is_verified == NULL || of->is_verified[expert]) {
+        return PS_OK;
+    }
+    if (ps_hash(s->memory, of->is.parts[0].size_bytes, 0) != of->is.checksums[expert]) {
+        free_slot(of->size, s);
+        return ps_fail(PS_IO,
+                       "expert %u of '%s' is damaged: its checksum differs, %llu bytes at %llu",
+                       expert, of->is.names[0], (unsigned long long)of->is.parts[0].size_bytes,
+                       (unsigned long long)(of->is.parts[0].offset_bytes +
+                                            expert * of->is.parts[0].stride_bytes));
+    }
+    of->is_verified[expert] = true;
+    return PS_OK;
+}
+
 // What could not be read leaves its slot.
 static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
 {
@@ -431,7 +469,7 @@ static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
             return ps_fail_prefix(status, "expert %u of '%s'", expert, of->is.names[p]);
         }
     }
-    return PS_OK;
+    return verify_slot(of, s);
 }
 
 // ---- a call

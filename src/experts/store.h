@@ -26,6 +26,7 @@ typedef struct ps_expert_layer {
     uint32_t part_count; // 1: gate, up and down together, as they are used, on pages of their own
     ps_expert_part parts[PS_EXPERT_PARTS_MAX];
     const char *names[PS_EXPERT_PARTS_MAX]; // for messages
+    const uint64_t *checksums; // [experts] XXH3 of one part's pieces, borrowed; NULL: not known
 } ps_expert_layer;
 
 typedef struct ps_expert_store ps_expert_store;
@@ -40,6 +41,7 @@ typedef struct ps_expert_store_options {
     ps_expert_policy_kind policy;
     const uint32_t *hot; // keys (layer * experts + expert), hottest first; borrowed until created
     uint32_t hot_count;
+    bool hot_cut; // those that there is no room for are left out; otherwise they are refused
     ps_reader_options reader; // how to read; its memory is the store's
 } ps_expert_store_options;
 
@@ -47,7 +49,7 @@ typedef struct ps_expert_store_options {
 // read while others are computed.
 uint64_t ps_expert_store_floor(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k);
 
-// PS_INVALID    the budget is below the floor
+// PS_INVALID    the budget is below the floor, or has no room for the hot set
 // PS_NO_MEMORY, PS_IO, PS_NOT_FOUND
 PS_MUST_USE ps_status ps_expert_store_create(const ps_expert_store_options *options,
                                              ps_expert_store **out);
@@ -79,7 +81,8 @@ typedef struct ps_expert_wave {
     uint32_t count;          // 0: all have been given out
 } ps_expert_wave;
 
-// Waits for at least one. PS_IO: one could not be read; the message names it, its file and place.
+// Waits for at least one. PS_IO: one could not be read, or is not what its checksum says, which is
+// compared when it is first read; the message names it, its file and place.
 // The call is over then, as it is after an empty wave.
 PS_MUST_USE ps_status ps_expert_store_next(ps_expert_store *store, ps_expert_wave *out);
 

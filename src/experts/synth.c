@@ -90,11 +90,12 @@ static uint32_t topics(const ps_synth *s)
 
 // ---- creation
 
-static ps_status check(const ps_synth_options *o)
+static ps_status check(const ps_synth_options *o, const ps_routes_shape *shape)
 {
-    if (o->layers > PS_ROUTES_LAYERS_MAX) {
-        return ps_fail(PS_INVALID, "%u layers: 1 to %u would be right", o->layers,
-                       PS_ROUTES_LAYERS_MAX);
+    PS_TRY(ps_routes_shape_check(shape));
+    if (shape->layers * shape->experts > PS_SYNTH_KEYS_MAX) {
+        return ps_fail(PS_INVALID, "%u layers of %u experts: at most %u in all would be right",
+                       shape->layers, shape->experts, PS_SYNTH_KEYS_MAX);
     }
     if (o->streams > PS_SYNTH_STREAMS_MAX) {
         return ps_fail(PS_INVALID, "%u streams: 1 to %u would be right", o->streams,
@@ -147,18 +148,20 @@ static ps_status rewind_calls(void *context)
 
 ps_status ps_synth_create(const ps_synth_options *options, ps_synth **out)
 {
-    PS_TRY(check(options));
+    const ps_synth_setting *setting = options->setting;
+    const ps_routes_shape shape = {
+        .layers = options->layers > 0 ? options->layers : setting->layers,
+        .experts = options->experts > 0 ? options->experts : setting->experts,
+        .top_k = options->top_k > 0 ? options->top_k : setting->top_k};
+    PS_TRY(check(options, &shape));
     ps_synth *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return ps_fail(PS_NO_MEMORY, "no memory for made routes");
     }
-    const ps_synth_setting *setting = options->setting;
     s->options = *options;
     s->options.tokens = options->tokens > 0 ? options->tokens : setting->tokens;
     s->options.streams = options->streams > 0 ? options->streams : 1;
-    s->shape = (ps_routes_shape){.layers = options->layers > 0 ? options->layers : setting->layers,
-                                 .experts = setting->experts,
-                                 .top_k = setting->top_k};
+    s->shape = shape;
     ps_arena_init(&s->arena, SIZE_MAX);
     const ps_status status = allocate(s);
     if (status != PS_OK) {

@@ -15,7 +15,7 @@
 
 #define FINGERPRINT_TENSOR_BYTES ((uint64_t)4 << 10)
 
-static ps_status parse_into(ps_gguf *file, ps_gguf **out)
+static ps_status parse(ps_gguf *file, ps_gguf **out)
 {
     const ps_status status = ps_gguf_parse(file);
     if (status == PS_OK) {
@@ -27,7 +27,7 @@ static ps_status parse_into(ps_gguf *file, ps_gguf **out)
 }
 
 // The object itself lives in its arena, so that there is one thing to free.
-static ps_gguf *create(const void *bytes, uint64_t size_bytes)
+ps_gguf *ps_gguf_create(const void *bytes, uint64_t size_bytes)
 {
     uint64_t limit_bytes = SIZE_MAX;
     (void)(ps_checked_mul(size_bytes, ARENA_BYTES_PER_FILE_BYTE, &limit_bytes) &&
@@ -44,13 +44,32 @@ static ps_gguf *create(const void *bytes, uint64_t size_bytes)
     return file;
 }
 
-ps_status ps_gguf_open_bytes(const void *bytes, size_t size_bytes, ps_gguf **out)
+ps_status ps_gguf_open_one_bytes(const void *bytes, uint64_t size_bytes,
+                                 const ps_gguf_origin *origin, ps_gguf **out)
 {
-    ps_gguf *file = create(bytes, size_bytes);
+    ps_gguf *file = ps_gguf_create(bytes, size_bytes);
     if (file == NULL) {
         return PS_NO_MEMORY;
     }
-    return parse_into(file, out);
+    if (origin != NULL) {
+        file->size_bytes = origin->size_bytes;
+        file->fingerprint = origin->fingerprint;
+        file->is_head = true;
+    }
+    return parse(file, out);
+}
+
+ps_status ps_gguf_open_parts(const ps_str *parts, uint32_t count, ps_gguf **out)
+{
+    ps_assert(count > 0);
+    ps_gguf *first = NULL;
+    PS_TRY(ps_gguf_open_one_bytes(parts[0].data, parts[0].length, NULL, &first));
+    return ps_gguf_join(first, &(ps_gguf_rest){.parts = parts, .count = count}, out);
+}
+
+ps_status ps_gguf_open_bytes(const void *bytes, size_t size_bytes, ps_gguf **out)
+{
+    return ps_gguf_open_parts(&(ps_str){bytes, size_bytes}, 1, out);
 }
 
 ps_status ps_gguf_open_head(const void *bytes, size_t size_bytes, const ps_gguf_origin *origin,
@@ -60,39 +79,39 @@ ps_status ps_gguf_open_head(const void *bytes, size_t size_bytes, const ps_gguf_
         return ps_fail(PS_INVALID, "a head of %zu bytes of a GGUF file of %llu", size_bytes,
                        (unsigned long long)origin->size_bytes);
     }
-    ps_gguf *file = create(bytes, size_bytes);
-    if (file == NULL) {
-        return PS_NO_MEMORY;
-    }
-    file->size_bytes = origin->size_bytes;
-    file->fingerprint = origin->fingerprint;
-    file->is_head = true;
-    return parse_into(file, out);
+    ps_gguf *first = NULL;
+    PS_TRY(ps_gguf_open_one_bytes(bytes, size_bytes, origin, &first));
+    return ps_gguf_join(first, &(ps_gguf_rest){.origin = origin}, out);
 }
 
-static ps_status open_path(const char *path, ps_gguf **out)
+ps_status ps_gguf_open_one(const char *path, ps_gguf **out)
 {
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
     PS_TRY(ps_file_map(path, "a GGUF file", &bytes, &size_bytes));
-    if (size_bytes == 0) {
-        return ps_gguf_open_bytes(NULL, 0, out); // the parser has the words
-    }
-    // On a slow disk single page faults would read 4 KiB at a time; the advice only widens them.
-    (void)madvise((void *)(uintptr_t)bytes, size_bytes, MADV_SEQUENTIAL);
-
-    ps_gguf *file = create(bytes, size_bytes);
+    ps_gguf *file = ps_gguf_create(bytes, size_bytes);
     if (file == NULL) {
         ps_file_unmap(bytes, size_bytes);
         return PS_NO_MEMORY;
     }
-    file->is_mapped = true;
+    file->is_mapped = size_bytes > 0;
     file->path = ps_arena_strndup(&file->arena, path, strlen(path));
     if (file->path == NULL) {
         ps_gguf_close(file);
         return PS_NO_MEMORY;
     }
-    return parse_into(file, out);
+    // On a slow disk single page faults would read 4 KiB at a time; the advice only widens them.
+    if (file->is_mapped) {
+        (void)madvise((void *)(uintptr_t)bytes, size_bytes, MADV_SEQUENTIAL);
+    }
+    return parse(file, out);
+}
+
+static ps_status open_path(const char *path, ps_gguf **out)
+{
+    ps_gguf *first = NULL;
+    PS_TRY(ps_gguf_open_one(path, &first));
+    return ps_gguf_join(first, &(ps_gguf_rest){.path = path}, out);
 }
 
 ps_status ps_gguf_open(const char *path, ps_gguf **out)
@@ -106,7 +125,10 @@ void ps_gguf_close(ps_gguf *file)
     if (file == NULL) {
         return;
     }
-    if (file->is_mapped) {
+    for (uint32_t i = 0; i < file->part_count; i++) {
+        ps_gguf_close(file->parts[i]);
+    }
+    if (file->is_mapped && file->part_count == 0) {
         ps_file_unmap(file->bytes, file->size_bytes);
     }
     ps_arena arena = file->arena;
@@ -116,6 +138,11 @@ void ps_gguf_close(ps_gguf *file)
 uint64_t ps_gguf_size_bytes(const ps_gguf *file)
 {
     return file->size_bytes;
+}
+
+uint32_t ps_gguf_part_count(const ps_gguf *file)
+{
+    return file->part_count == 0 ? 1 : file->part_count;
 }
 
 uint32_t ps_gguf_version(const ps_gguf *file)
@@ -136,11 +163,20 @@ const ps_gguf_tensor *ps_gguf_tensor_at(const ps_gguf *file, uint32_t index)
 
 ps_gguf_place ps_gguf_tensor_place(const ps_gguf *file, const ps_gguf_tensor *tensor)
 {
-    if (file->path == NULL) {
+    const ps_gguf *part = file;
+    uint32_t index = (uint32_t)(tensor - file->tensors);
+    for (uint32_t i = 0; i < file->part_count; i++) {
+        part = file->parts[i];
+        if (index < part->tensor_count) {
+            break;
+        }
+        index -= part->tensor_count;
+    }
+    if (part->path == NULL) {
         return (ps_gguf_place){NULL, 0};
     }
-    return (ps_gguf_place){.path = file->path,
-                           .offset_bytes = (uint64_t)((const uint8_t *)tensor->data - file->bytes)};
+    return (ps_gguf_place){.path = part->path,
+                           .offset_bytes = (uint64_t)((const uint8_t *)tensor->data - part->bytes)};
 }
 
 static int compare_text(const void *text, const void *name)

@@ -10,9 +10,15 @@
 // the file holds. What values *mean* (a head count of zero, a token id past the vocabulary) is the
 // caller's to check.
 //
-// Refused, beyond what the format itself forbids: big-endian files, version 1, split files, arrays
-// in arrays, the same key or tensor name twice, names that are empty, not UTF-8 or hold control
-// characters, tensors that overlap or stand out of order, and what passes the limits below.
+// A model may be split into parts, files named NAME-00001-of-0000N.gguf and so on: GGUF files whose
+// keys split.no, split.count and split.tensors.count say which part of what they are. The first one
+// is opened, finds the others beside it, and stands for all: its metadata and the tensors of every
+// part are one file object.
+//
+// Refused, beyond what the format itself forbids: big-endian files, version 1, arrays in arrays,
+// the same key or tensor name twice, names that are empty, not UTF-8 or hold control characters,
+// tensors that overlap or stand out of order, parts that are missing, do not count as the first one
+// does or have other metadata, and what passes the limits below.
 //
 // Threads: an open file is never written; any number of threads may read it at once.
 // Ownership: every pointer and ps_str handed out is borrowed and valid until ps_gguf_close.
@@ -27,6 +33,7 @@
 #define PS_GGUF_KEY_BYTES_MAX 65535u
 #define PS_GGUF_NAME_BYTES_MAX 63u                 // of a tensor
 #define PS_GGUF_FILE_BYTES_MAX ((uint64_t)1 << 56) // that a head may claim, so that sums fit
+#define PS_GGUF_PARTS_MAX 1024u                    // of a split file
 #define PS_GGUF_DIMENSIONS_MAX 4u
 #define PS_GGUF_ALIGNMENT_DEFAULT 32u
 #define PS_GGUF_ALIGNMENT_BYTES_MIN 8u
@@ -49,11 +56,12 @@ typedef struct ps_gguf_tensor {
 // system is told that reading will be sequential. Cost: a pass over metadata and tensor table
 // (a vocabulary of 262,144 tokens: some milliseconds).
 //
-// PS_NOT_FOUND    no such file
+// PS_NOT_FOUND    no such file, or no such part
 // PS_IO           the system refuses to open or map it
 // PS_INVALID      not a GGUF file, damaged, cut short (the message names the first tensor that does
-//                 not fit and the bytes that are missing), or beyond a limit above
-// PS_UNSUPPORTED  a version, byte order, tensor type or split file that is not read here
+//                 not fit and the bytes that are missing), not the first part of a split file (the
+//                 message names that), parts that do not go together, or beyond a limit above
+// PS_UNSUPPORTED  a version, byte order or tensor type that is not read here
 // PS_NO_MEMORY
 //
 // Messages start with the path. On failure *out is untouched. A file that shrinks while it is open
@@ -63,6 +71,9 @@ PS_MUST_USE ps_status ps_gguf_open(const char *path, ps_gguf **out);
 // The same for bytes in memory, which must outlive the file object. `bytes` may have any alignment;
 // the tensors' data is then aligned no better. May be NULL when size_bytes is 0.
 PS_MUST_USE ps_status ps_gguf_open_bytes(const void *bytes, size_t size_bytes, ps_gguf **out);
+
+// The same for all parts [count > 0] of a split file, in order. The array itself is not kept.
+PS_MUST_USE ps_status ps_gguf_open_parts(const ps_str *parts, uint32_t count, ps_gguf **out);
 
 // Of the file that a head was taken from.
 typedef struct ps_gguf_origin {
@@ -80,15 +91,18 @@ PS_MUST_USE ps_status ps_gguf_open_head(const void *bytes, size_t size_bytes,
 // Before the file is shared with other threads.
 void ps_gguf_tensor_attach(ps_gguf *file, const char *name, const void *data);
 
-// The bytes before the data: header, metadata and tensor table.
+// The bytes before the data: header, metadata and tensor table; of a split file those of all parts,
+// one behind the other.
 ps_str ps_gguf_head(const ps_gguf *file);
 
 void ps_gguf_close(ps_gguf *file); // NULL is allowed
 
-uint64_t ps_gguf_size_bytes(const ps_gguf *file); // of the whole file
+uint64_t ps_gguf_size_bytes(const ps_gguf *file); // of the whole file, all parts together
+uint32_t ps_gguf_part_count(const ps_gguf *file); // 1: not split
 uint32_t ps_gguf_version(const ps_gguf *file);    // 2 or 3
 
-// Tensors in file order, which is also the order of their bytes. May be 0 (vocabulary only).
+// Tensors in file order, part by part, which is also the order of their bytes. May be 0 (vocabulary
+// only).
 uint32_t ps_gguf_tensor_count(const ps_gguf *file);
 const ps_gguf_tensor *ps_gguf_tensor_at(const ps_gguf *file, uint32_t index); // index < count
 
@@ -98,10 +112,11 @@ const ps_gguf_tensor *ps_gguf_tensor_find(const ps_gguf *file, const char *name)
 
 // Where the data of a tensor starts, for reading pieces of it without the mapping.
 typedef struct ps_gguf_place {
-    const char *path; // of the file, as it was opened; NULL: bytes in memory, or a head
+    const char *path; // of the file, or of the part; NULL: bytes in memory, or a head
     uint64_t offset_bytes;
 } ps_gguf_place;
 
+// Places in one file have the same pointer as path.
 ps_gguf_place ps_gguf_tensor_place(const ps_gguf *file, const ps_gguf_tensor *tensor);
 
 // Metadata by key. Three outcomes can be told apart, and on the last two *out is untouched:
@@ -154,10 +169,10 @@ const char *ps_gguf_key_at(const ps_gguf *file, uint32_t index); // index < coun
 PS_MUST_USE ps_status ps_gguf_describe(const ps_gguf *file, uint32_t index, ps_buffer *out);
 
 // What makes a model itself, for plans, profiles and ranks: header, metadata and tensor table as
-// they stand in the file, then the first 4 KiB of each tensor, hashed with XXH3 (64 bits, each
-// piece seeded with the hash of the pieces before). Two files with one fingerprint are taken for
-// the same model; it is no protection against forgery. Reads the disk: 4 KiB a tensor. It never
-// fails.
+// they stand in the file or in all its parts, then the first 4 KiB of each tensor, hashed with XXH3
+// (64 bits, each piece seeded with the hash of the pieces before). Two files with one fingerprint
+// are taken for the same model; it is no protection against forgery. Reads the disk: 4 KiB a
+// tensor. It never fails.
 uint64_t ps_gguf_fingerprint(const ps_gguf *file);
 
 // Lets the system take back the pages of the mapping that lie wholly in [data, data + size_bytes),

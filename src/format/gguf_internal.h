@@ -71,10 +71,36 @@ struct ps_gguf {
     ps_gguf_tensor *tensors;    // [tensor_count], in file order
     ps_gguf_name *tensor_names; // [tensor_count], sorted
     uint64_t table_end;         // bytes of header, metadata and tensor table
+    ps_gguf **parts;            // [part_count] of a split file; owned
+    uint32_t part_count;        // 0: not split
 };
+
+// An object for the bytes, of which nothing has been read; NULL: no memory. Bytes that are mapped
+// (is_mapped) become its own.
+ps_gguf *ps_gguf_create(const void *bytes, uint64_t size_bytes);
+
+// Read one file, whole or a part; messages do not name it. origin: of a head; NULL: all of a file.
+PS_MUST_USE ps_status ps_gguf_open_one(const char *path, ps_gguf **out);
+PS_MUST_USE ps_status ps_gguf_open_one_bytes(const void *bytes, uint64_t size_bytes,
+                                             const ps_gguf_origin *origin, ps_gguf **out);
+
+// What follows the first part of a split file. One of them is set.
+typedef struct ps_gguf_rest {
+    const char *path;    // of the first part: the others stand beside it
+    const ps_str *parts; // [count] the parts in memory, the first one too
+    uint32_t count;
+    const ps_gguf_origin *origin; // the heads of the other parts stand behind that of the first one
+} ps_gguf_rest;
+
+// Gives `first` itself when it is not split, otherwise what it and the rest are together. Takes it,
+// also on failure.
+PS_MUST_USE ps_status ps_gguf_join(ps_gguf *first, const ps_gguf_rest *rest, ps_gguf **out);
 
 // Fills everything from `version` on, from what stands before it.
 PS_MUST_USE ps_status ps_gguf_parse(ps_gguf *file);
+
+// Sorts by text. Gives the second of two that are equal, which is behind the first; NULL: none is.
+const ps_gguf_name *ps_gguf_sort_names(ps_gguf_name *names, uint32_t count);
 
 // The entry of `names` [count] with that text, or NULL.
 const ps_gguf_name *ps_gguf_name_find(const ps_gguf_name *names, uint32_t count, const char *text);

@@ -154,15 +154,23 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const ps_gguf_name *)a)->text, ((const ps_gguf_name *)b)->text);
 }
 
-static ps_status sort_names(ps_gguf_name *names, uint32_t count, const char *what)
+const ps_gguf_name *ps_gguf_sort_names(ps_gguf_name *names, uint32_t count)
 {
     qsort(names, count, sizeof *names, compare_names);
     for (uint32_t i = 1; i < count; i++) {
         if (strcmp(names[i - 1].text, names[i].text) == 0) {
-            return ps_fail(PS_INVALID, "%s '%.100s' stands in the file twice", what, names[i].text);
+            return &names[i];
         }
     }
-    return PS_OK;
+    return NULL;
+}
+
+static ps_status sort_names(ps_gguf_name *names, uint32_t count, const char *what)
+{
+    const ps_gguf_name *twice = ps_gguf_sort_names(names, count);
+    return twice == NULL
+               ? PS_OK
+               : ps_fail(PS_INVALID, "%s '%.100s' stands in the file twice", what, twice->text);
 }
 
 // --- metadata ----------------------------------------------------------------------------------
@@ -253,23 +261,6 @@ static ps_status take_keys(cursor *from, ps_gguf *file)
         file->key_names[i] = (ps_gguf_name){.text = file->keys[i].name, .index = i};
     }
     return sort_names(file->key_names, file->key_count, "key");
-}
-
-static ps_status check_not_split(const ps_gguf *file)
-{
-    if (ps_gguf_key_find(file, "split.count") == NULL) {
-        return PS_OK;
-    }
-    uint64_t parts = 0;
-    PS_TRY(ps_gguf_get_u64(file, "split.count", &parts));
-    if (parts <= 1) {
-        return PS_OK;
-    }
-    return ps_fail(
-        PS_UNSUPPORTED,
-        "one of %llu parts of a split file (split.count); join them into one file first, "
-        "as llama-gguf-split --merge does",
-        (ull)parts);
 }
 
 static ps_status read_alignment(const ps_gguf *file, uint64_t *out)
@@ -528,6 +519,5 @@ ps_status ps_gguf_parse(ps_gguf *file)
         return ps_fail_prefix(status, "header");
     }
     PS_TRY(take_keys(&from, file));
-    PS_TRY(check_not_split(file));
     return read_tensors(&from, file);
 }

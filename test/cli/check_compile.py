@@ -70,6 +70,19 @@ def test_both_files_give_the_same():
         assert document("bench", os.path.join(folder, "kmix-k.pst"), "-p", "8", "-n", "4", "-r", "1", "--no-ceiling")
 
 
+def test_experts_that_lie_apart_give_the_same_in_every_mode():
+    asked = {"weight_prefetch_config": {"enabled": True, "prefetch_ratio": {"moe": {"gate_up": 1}}}}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("qwen3moe-q8_0", "mixtral-q8_0", "qwen3moe-wide-q4_k"):
+            path = compiled(folder, name)
+            for flags in (("-t", "2", "--additional-config", json.dumps(asked)), ("-t", "1", "--prefetch-threads", "1"),
+                          ("-t", "3", "--prefetch", "auto")):
+                left, right = (run("run", model, "-p", "abc def", "--raw", "--temp", "0", "-n", "12", "--json", *flags)
+                               for model in (path, golden(name)))
+                assert left.returncode == right.returncode == 0, (name, flags, left)
+                assert json.loads(left.stdout)["tokens"] == json.loads(right.stdout)["tokens"], (name, flags)
+
+
 def test_what_it_says():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a.pst")
@@ -102,6 +115,30 @@ def test_damage_is_found_and_named():
         assert done.returncode == 1 and b"section gguf-head is damaged" in done.stdout, done
         done = run("compile", "--verify", changed(path, 32, b"\x01\x02\x03"))
         assert done.returncode == 1 and b"header is damaged" in done.stdout, done
+
+
+def test_damaged_experts_are_named():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("qwen3moe-q8_0", "mixtral-q8_0"):
+            path = compiled(folder, name)
+            places = sections(path)
+            with open(path, "rb") as file:
+                content = file.read()
+            layers = places["experts"][1] // 32
+            assert layers == document("info", path)["hyperparameters"]["layers"]
+            for layer in range(layers):
+                offset, stride, used, experts = struct.unpack_from("<3QI", content, places["experts"][0] + 32 * layer)
+                assert (places["data"][0] + offset) % 4096 == 0 == stride % 4096 and used <= stride
+                for expert in range(experts):
+                    where = places["data"][0] + offset + expert * stride + (0, used // 2, used - 1)[expert % 3]
+                    bad = changed(path, where, bytes([content[where] ^ 1]))
+                    done = run("compile", "--verify", bad)
+                    assert done.returncode == 1 and done.stdout.decode() == f"{bad}: expert {expert} of blk.{layer} is damaged\n", done
+            found = json.loads(run("compile", "--verify", bad, "--json").stdout)["damaged"]
+            assert found == [{"part": "expert", "name": f"{expert} of blk.{layer}"}], found
+            sums = places["expert-sums"][0]
+            done = run("compile", "--verify", changed(path, sums + 8, bytes([content[sums + 8] ^ 1])))
+            assert done.stdout.decode() == f"{bad}: section expert-sums is damaged\n{bad}: expert 1 of blk.0 is damaged\n", done
 
 
 def on_terminal(*arguments):
@@ -156,6 +193,7 @@ def test_what_does_not_fit_is_refused():
             refuse(changed(path, 12, struct.pack("<I", layout - 1)),
                    f"compiled with layout {layout - 1}, this build reads {layout}: compile it again")
             refuse(changed(path, 8, struct.pack("<I", 9)), "version 9", "newer")
+            refuse(changed(path, 8, struct.pack("<I", 1)), "version 1", "compile it again")
             refuse(changed(path, 56, b"x"), "no section 'gguf-head'")
             cut = path + ".cut"
             for length in (size - 1, size // 2, 4096, 100):

@@ -144,11 +144,32 @@ static void test_files_add_up(void **state)
             const uint32_t expert = key % file.header.experts;
             assert_int_equal(
                 uses[phase][key],
-                ps_route_counts_at(&file.counts, 0, (ps_phase)phase, layer)[expert] +
-                    ps_route_counts_at(&file.counts, 1, (ps_phase)phase, layer)[expert]);
+                ps_route_counts_at(&file.counts, 0, (ps_routes_phase)phase, layer)[expert] +
+                    ps_route_counts_at(&file.counts, 1, (ps_routes_phase)phase, layer)[expert]);
         }
     }
     ps_model_close(model);
+    ps_arena_deinit(&arena);
+}
+
+// A type is named once, however many tensors have it.
+static void test_types_are_named_once(void **state)
+{
+    (void)state;
+    ps_arena arena;
+    ps_counts_file file;
+    ps_arena_init(&arena, 1 << 24);
+    static const struct {
+        const char *model, *types;
+    } MODELS[] = {
+        {"qwen3moe-bf16", "BF16"}, {"mixtral-f16", "F16"}, {"qwen3moe-wide-q4_k", "Q4_K"}};
+    for (size_t i = 0; i < sizeof MODELS / sizeof MODELS[0]; i++) {
+        ps_model *model = open_golden(MODELS[i].model, 1);
+        expect_ok(ps_model_write_experts(model, path_of("text"), true));
+        read_file("text", &arena, &file);
+        assert_string_equal(MODELS[i].types, file.header.quantisation);
+        ps_model_close(model);
+    }
     ps_arena_deinit(&arena);
 }
 
@@ -260,9 +281,65 @@ static void test_places_are_kept(void **state)
     ps_model_get_experts(model, &info);
     assert_int_equal(TOKENS, info.tokens[PS_PHASE_PROMPT]); // failures lose nothing
     expect_ok(ps_model_write_experts(model, path_of("text"), true));
-    assert_true(ps_counts_file_is(path_of("text")));
-    assert_false(ps_counts_file_is(path_of("none")));
+    expect_ok(ps_model_record_check(model, path_of("text")));
     ps_model_close(model);
+}
+
+// A log holds each call of a layer once, with the tokens in their places; counted it gives the same
+// counts.
+static void test_logs_hold_what_is_counted(void **state)
+{
+    (void)state;
+    ps_arena arena;
+    ps_counts_file file;
+    ps_route_counts logged;
+    ps_routes_reader *reader;
+    ps_routes_call call;
+    bool is_end = false;
+    uint32_t calls = 0;
+    ps_arena_init(&arena, 1 << 24);
+    ps_model *model = open_golden("qwen3moe-q8_0", 2);
+    expect_ok(ps_model_start_route_log(model, path_of("log")));
+    expect_failure(PS_INVALID, "is being written", ps_model_start_route_log(model, path_of("log")));
+    run_tokens(model, 16, TOKENS, 1);
+    run_tokens(model, 1, 10, 2);
+    expect_ok(ps_model_end_route_log(model));
+    expect_failure(PS_INVALID, "no route log", ps_model_end_route_log(model));
+    expect_ok(ps_model_write_experts(model, path_of("text"), true));
+    read_file("text", &arena, &file);
+    expect_ok(ps_routes_reader_open(path_of("log"), &reader));
+    const ps_routes_shape *shape = ps_routes_reader_shape(reader);
+    assert_true(shape->fingerprint == file.header.fingerprint);
+    expect_ok(ps_route_counts_init(&logged, shape->layers, shape->experts, shape->top_k, &arena));
+    for (;;) {
+        expect_ok(ps_routes_reader_next(reader, &call, &is_end));
+        if (is_end) {
+            break;
+        }
+        const uint32_t step = calls++ / shape->layers; // 3 steps of a prompt, 10 of one row
+        assert_int_equal((calls - 1) % shape->layers, call.layer);
+        assert_int_equal(step < 2 ? 16 : step == 2 ? 8 : 1, call.rows);
+        for (uint32_t r = 0; r < call.rows; r++) {
+            assert_int_equal(step < 3 ? 16 * step + r : step - 3, call.row[r].position);
+            assert_int_equal(step < 3 ? PS_ROUTES_PROMPT : PS_ROUTES_DECODE, call.row[r].phase);
+            assert_int_equal(0, call.row[r].sequence);
+        }
+        ps_route_counts_add(&logged, &call);
+    }
+    assert_int_equal(13 * shape->layers, calls);
+    assert_memory_equal(file.counts.tokens, logged.tokens, sizeof logged.tokens);
+    assert_memory_equal(file.counts.uses, logged.uses,
+                        4 * sizeof(uint64_t) * shape->layers * shape->experts);
+    ps_routes_reader_close(reader);
+    assert_int_equal(0, unlink(path_of("log")));
+    expect_ok(ps_model_start_route_log(model, path_of("log")));
+    run_tokens(model, 16, TOKENS, 1);
+    ps_model_close(model); // leaves no log
+    assert_int_equal(-1, access(path_of("log"), F_OK));
+    model = open_golden("smollm-q8_0", 1);
+    expect_failure(PS_INVALID, "no experts", ps_model_start_route_log(model, path_of("log")));
+    ps_model_close(model);
+    ps_arena_deinit(&arena);
 }
 
 static int make_folder(void **state)
@@ -287,10 +364,12 @@ int main(void)
         cmocka_unit_test(test_prompt_and_decode_choose_alike),
         cmocka_unit_test(test_phases_of_a_mixed_step),
         cmocka_unit_test(test_files_add_up),
+        cmocka_unit_test(test_types_are_named_once),
         cmocka_unit_test(test_other_models_are_refused),
         cmocka_unit_test(test_damage_is_refused),
         cmocka_unit_test(test_contradictions_are_refused),
         cmocka_unit_test(test_places_are_kept),
+        cmocka_unit_test(test_logs_hold_what_is_counted),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

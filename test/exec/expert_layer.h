@@ -95,8 +95,12 @@ static inline ps_weight random_experts(ps_gen *gen, ps_dtype dtype, uint32_t out
                        outputs / PS_GROUP_ROWS);
     }
     free(rows);
-    return (ps_weight){
-        .dtype = dtype, .outputs = outputs, .inputs = inputs, .experts = EXPERTS, .data = packed};
+    return (ps_weight){.dtype = dtype,
+                       .outputs = outputs,
+                       .inputs = inputs,
+                       .experts = EXPERTS,
+                       .data = packed,
+                       .expert_stride_bytes = matrix_bytes};
 }
 
 // An activation of the step in the shared workspace, behind those before it.

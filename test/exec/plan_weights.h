@@ -73,7 +73,8 @@ static inline bool make_weights(const ps_plan *plan, weights *out)
                                               .inputs = value->columns,
                                               .experts = value->experts,
                                               .is_vector = is_vector,
-                                              .data = data};
+                                              .data = data,
+                                              .expert_stride_bytes = bytes / matrices};
     }
     return true;
 }

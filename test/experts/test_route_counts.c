@@ -23,13 +23,13 @@
 
 typedef struct routes {
     uint16_t ids[TOKENS][LAYERS][TOP_K];
-    ps_phase phase[TOKENS];
+    ps_routes_phase phase[TOKENS];
 } routes;
 
 static void make_routes(ps_gen *gen, routes *out)
 {
     for (uint32_t t = 0; t < TOKENS; t++) {
-        out->phase[t] = ps_gen_range(gen, 0, 2) == 0 ? PS_PHASE_DECODE : PS_PHASE_PROMPT;
+        out->phase[t] = ps_gen_range(gen, 0, 2) == 0 ? PS_ROUTES_DECODE : PS_ROUTES_PROMPT;
         for (uint32_t l = 0; l < LAYERS; l++) {
             const uint32_t low = ps_gen_range(gen, 0, EXPERTS - 1);
             out->ids[t][l][0] = (uint16_t)(low / 2); // the lower ones are hotter
@@ -38,11 +38,20 @@ static void make_routes(ps_gen *gen, routes *out)
     }
 }
 
+// One row of one layer.
+static void add_one(ps_route_counts *counts, uint32_t layer, ps_routes_phase phase,
+                    const uint16_t *ids)
+{
+    const ps_routes_row row = {.phase = (uint16_t)phase};
+    ps_route_counts_add(counts,
+                        &(ps_routes_call){.layer = layer, .rows = 1, .row = &row, .ids = ids});
+}
+
 static void count(ps_route_counts *counts, const routes *from, uint32_t tokens)
 {
     for (uint32_t t = 0; t < tokens; t++) {
         for (uint32_t l = 0; l < LAYERS; l++) {
-            ps_route_counts_add(counts, l, from->phase[t], from->ids[t][l]);
+            add_one(counts, l, from->phase[t], from->ids[t][l]);
         }
     }
 }
@@ -71,10 +80,10 @@ static void test_counts_are_those_of_a_table(void **state)
     count(&counts, &from, TOKENS);
     uint64_t tokens = 0;
     for (uint32_t half = 0; half < PS_ROUTE_HALVES; half++) {
-        for (uint32_t phase = 0; phase < PS_PHASE_COUNT; phase++) {
+        for (uint32_t phase = 0; phase < PS_ROUTES_PHASES; phase++) {
             tokens += counts.tokens[half][phase];
             for (uint32_t key = 0; key < KEYS; key++) {
-                const uint64_t *uses = ps_route_counts_at(&counts, half, (ps_phase)phase,
+                const uint64_t *uses = ps_route_counts_at(&counts, half, (ps_routes_phase)phase,
                                                           key / EXPERTS);
                 assert_true(uses[key % EXPERTS] == uses_in(&from, half, key, (int)phase));
             }
@@ -84,7 +93,7 @@ static void test_counts_are_those_of_a_table(void **state)
     ps_route_counts_clear(&counts);
     assert_int_equal(0, counts.tokens[0][0] + counts.tokens[1][1]);
     count(&counts, &from, 1); // the first half's turn again
-    assert_int_equal(1, counts.tokens[0][PS_PHASE_PROMPT] + counts.tokens[0][PS_PHASE_DECODE]);
+    assert_int_equal(1, counts.tokens[0][PS_ROUTES_PROMPT] + counts.tokens[0][PS_ROUTES_DECODE]);
     ps_arena_deinit(&arena);
 }
 
@@ -120,7 +129,7 @@ static void test_ranking_and_coverage(void **state)
     make_routes(&gen, &from);
     assert_int_equal(PS_OK, ps_route_counts_init(&counts, LAYERS, EXPERTS, TOP_K, &arena));
     count(&counts, &from, TOKENS);
-    for (int phase = -1; phase < PS_PHASE_COUNT; phase++) {
+    for (int phase = -1; phase < PS_ROUTES_PHASES; phase++) {
         uint64_t half[2][KEYS], all[KEYS];
         uint64_t total = 0;
         for (uint32_t key = 0; key < KEYS; key++) {
@@ -159,17 +168,17 @@ static void test_held_out_coverage_is_not_hindsight(void **state)
     assert_int_equal(PS_OK, ps_route_counts_init(&counts, 1, 4, 1, &arena));
     for (uint32_t t = 0; t < 1024; t++) { // each block of tokens has its own expert
         const uint16_t id = (uint16_t)(t / 256);
-        ps_route_counts_add(&counts, 0, PS_PHASE_DECODE, &id);
+        add_one(&counts, 0, PS_ROUTES_DECODE, &id);
     }
     assert_int_equal(PS_OK, ps_hot_ranking_make(&counts, 3, &arena, &ranking));
     assert_true(ps_hot_coverage(&ranking, 2) == 0.5 && ps_hot_coverage(&ranking, 4) == 1);
     assert_true(ps_hot_coverage_held_out(&ranking, 2) == 0);
     ps_route_counts_clear(&counts);
-    ps_route_counts_add(&counts, 0, PS_PHASE_DECODE, &(uint16_t){3});
+    add_one(&counts, 0, PS_ROUTES_DECODE, &(uint16_t){3});
     assert_int_equal(PS_OK, ps_hot_ranking_make(&counts, 3, &arena, &ranking));
     assert_true(ps_hot_coverage(&ranking, 1) == 1);
     assert_true(isnan(ps_hot_coverage_held_out(&ranking, 1))); // there is nothing to test it on
-    assert_int_equal(PS_OK, ps_hot_ranking_make(&counts, 1u << PS_PHASE_PROMPT, &arena, &ranking));
+    assert_int_equal(PS_OK, ps_hot_ranking_make(&counts, 1u << PS_ROUTES_PROMPT, &arena, &ranking));
     assert_int_equal(0, ranking.count);
     assert_true(isnan(ps_hot_coverage(&ranking, 1)));
     ps_arena_deinit(&arena);
@@ -188,17 +197,17 @@ static void test_short_runs_fill_both_halves(void **state)
         ps_route_counts_clear(&run);
         for (uint32_t t = 0; t < 10; t++) {
             const uint16_t id = (uint16_t)(i % 4);
-            ps_route_counts_add(&run, 0, PS_PHASE_PROMPT, &id);
-            ps_route_counts_add(&run, 1, PS_PHASE_PROMPT, &(uint16_t){3});
+            add_one(&run, 0, PS_ROUTES_PROMPT, &id);
+            add_one(&run, 1, PS_ROUTES_PROMPT, &(uint16_t){3});
         }
         ps_route_counts_merge(&sum, &run);
     }
     for (uint32_t half = 0; half < 2; half++) {
-        assert_int_equal(30, sum.tokens[half][PS_PHASE_PROMPT]);
-        assert_int_equal(30, ps_route_counts_at(&sum, half, PS_PHASE_PROMPT, 1)[3]);
+        assert_int_equal(30, sum.tokens[half][PS_ROUTES_PROMPT]);
+        assert_int_equal(30, ps_route_counts_at(&sum, half, PS_ROUTES_PROMPT, 1)[3]);
     }
-    assert_int_equal(20, ps_route_counts_at(&sum, 0, PS_PHASE_PROMPT, 0)[0] +
-                             ps_route_counts_at(&sum, 1, PS_PHASE_PROMPT, 0)[0]);
+    assert_int_equal(20, ps_route_counts_at(&sum, 0, PS_ROUTES_PROMPT, 0)[0] +
+                             ps_route_counts_at(&sum, 1, PS_ROUTES_PROMPT, 0)[0]);
     ps_arena_deinit(&arena);
 }
 

@@ -22,7 +22,7 @@ static const struct bad_case {
     {"version_1", PS_UNSUPPORTED, "version 1; versions 2 and 3"},
     {"version_4", PS_UNSUPPORTED, "version 4; versions 2 and 3"},
     {"big_endian", PS_UNSUPPORTED, "big-endian"},
-    {"split", PS_UNSUPPORTED, "one of 3 parts of a split file"},
+    {"split", PS_INVALID, "a part of a split file without 'split.tensors.count'"},
     {"split_type", PS_INVALID, "'split.count' holds a value of type string"},
 
     {"tensor_count_huge", PS_INVALID, "18446744073709551615 tensors"},

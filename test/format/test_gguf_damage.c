@@ -7,6 +7,7 @@
 // below, which every arena uses.
 #include "format/gguf.h"
 #include "format/gguf_test.h"
+#include "fuzz/gguf_parts.h"
 #include "fuzz/gguf_walk.h"
 #include "gen.h"
 
@@ -176,6 +177,29 @@ static void test_every_failing_allocation_is_reported(void **state)
     guarded_destroy(&memory);
 }
 
+static void test_every_failing_allocation_of_parts_is_reported(void **state)
+{
+    (void)state;
+    guarded memory = guarded_load("../gguf_split/good_three");
+    ps_str parts[4];
+    ps_gguf *file = NULL;
+    const uint32_t count = ps_gguf_cut_parts(memory.bytes, memory.size_bytes, parts, 4);
+    assert_int_equal(3, count);
+    uint64_t failed = 0;
+    ps_status status = PS_NO_MEMORY;
+    for (; status == PS_NO_MEMORY; failed++) {
+        allocation_count = 0;
+        failing_allocation = failed;
+        status = ps_gguf_open_parts(parts, count, &file);
+        assert_true((status == PS_OK) == (file != NULL));
+    }
+    failing_allocation = UINT64_MAX;
+    assert_int_equal(PS_OK, status);
+    assert_true(failed > 4); // the last one failed nothing
+    ps_gguf_close(file);
+    guarded_destroy(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_changed_bytes_are_refused_or_read_safely),
         cmocka_unit_test(test_no_file_asks_for_more_memory_than_its_size_allows),
         cmocka_unit_test(test_every_failing_allocation_is_reported),
+        cmocka_unit_test(test_every_failing_allocation_of_parts_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

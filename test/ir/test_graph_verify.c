@@ -554,7 +554,7 @@ static const memory_fault MEMORY_FAULTS[] = {
     {make_bad_input, "operand 1 is value 61 of 61"},
     {make_no_input, "operand 1 is value 4294967295 of 61"},
     {make_bad_output, "output is value 61 of 61"},
-    {make_bad_base, "view of value 60 of 60"},
+    {make_bad_base, "view of value 61 of 61"},
     {make_own_view, "view of 'q', which is no activation with its own storage"},
     {make_weight_view, "value 'norm': only activations are views"},
     {make_bad_dtype, "dtype 13 is unknown"},
