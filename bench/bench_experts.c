@@ -379,7 +379,7 @@ static void bench_route(bench *b)
 
 int main(int argc, char **argv)
 {
-    static bench b = {.layer_count = 2};
+    static bench b = {.layer_count = 2, .routing = ROUTINGS};
     uint32_t threads = 1;
     const char *filter = "";
     bool json = false;
