@@ -61,4 +61,18 @@ static inline guarded guarded_load(const char *name)
     return guarded_create(bytes, size_bytes);
 }
 
+// Whether the process maps a file whose path holds `path`.
+static inline bool is_mapped(const char *path)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    char line[1024];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, maps) != NULL) {
+        found = strstr(line, path) != NULL;
+    }
+    assert_int_equal(0, fclose(maps));
+    return found;
+}
+
 #endif
