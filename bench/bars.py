@@ -3,8 +3,8 @@
 
     bench/bars.py [--rounds 5] [--threads 1,2] [--only PART,...] [--json FILE]
 
-Parts: share decode prefill batch parallel depth small l2 gemm open. All but l2 and gemm, which are of kernels, run
-whole programs; all compare within one interleaved run; a figure is
+Parts: share decode prefill batch parallel depth small l2 gemm experts open. All but l2 and gemm, which are of kernels, and
+experts, which is of the calls of one MoE layer, run whole programs; all compare within one interleaved run; a figure is
 the median over rounds, with the smallest and largest. Models of random weights are made in the cache folder (7 GB), real
 ones fetched, llama.cpp is built there when it is missing. IK_LLAMA_BENCH names the llama-bench of ik_llama.cpp; without
 it those rows are left out. `gemm` needs bench/onednn_gemm, which is built where oneDNN's headers are. Needs an idle
@@ -192,6 +192,20 @@ def gemm(o, table):
             table.add(f"int8 product vs oneDNN u8s8s32, {tokens} rows, {kind}", ratios(ours, theirs), bar)
 
 
+def experts(o, table):
+    """4 rows through 512 experts top-10, 2560 -> 640: rows that share none read all bytes once; rows that agree, a quarter."""
+    for t in o.threads:
+        rounds = [json.loads(rates.output([program("bench_experts"), "--threads", t, "--json"])) for _ in range(o.rounds)]
+        for index, line in enumerate(rounds[0]):
+            rows = [lines[index] for lines in rounds]
+            name = f"{line['type']}, {t} threads, rows {line['rows']}"
+            table.add(f"grouped experts vs plain reads, {name}", [row["read_share"] for row in rows],
+                      0.85 if line["rows"] == "apart" else None)
+            table.add(f"  ms a block of {line['bytes'] / 1e6:.0f} MB", [row["block_ms"] for row in rows])
+            if line["rows"] == "agree":
+                table.add("  a call for each (row, expert) vs grouped", [row["pairs_ratio"] for row in rows], 2)
+
+
 def opening(o, table):
     """A compiled file of 1 GB and more, cached, against its GGUF file: to the first token, whole processes."""
     source = made("q8_0")
@@ -211,7 +225,7 @@ def opening(o, table):
 
 
 PARTS = {"share": share, "decode": decode, "prefill": prefill, "batch": batch, "parallel": parallel, "depth": depth,
-         "small": small, "l2": l2, "gemm": gemm, "open": opening}
+         "small": small, "l2": l2, "gemm": gemm, "experts": experts, "open": opening}
 
 
 def main():

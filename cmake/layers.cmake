@@ -4,6 +4,7 @@ file(STRINGS src/LAYERS.txt ps_layer_lines REGEX "^[a-z]")
 
 set(PS_FOREIGN_base PkgConfig::XXHASH Threads::Threads m)
 set(PS_FOREIGN_hw PkgConfig::HWLOC)
+set(PS_FOREIGN_io PkgConfig::URING Threads::Threads)
 set(PS_FOREIGN_text PkgConfig::PCRE2 PkgConfig::JANSSON)
 set(PS_FOREIGN_comm ${ps_mpi})
 set(PS_FOREIGN_engine PkgConfig::JANSSON)

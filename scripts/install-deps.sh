@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages_for() {
     local build="gcc libc6-dev make cmake ninja-build pkg-config
-        libhwloc-dev libpcre2-dev libjansson-dev libxxhash-dev libedit-dev
+        libhwloc-dev libpcre2-dev libjansson-dev libxxhash-dev liburing-dev libedit-dev
         libopenmpi-dev libcmocka-dev"
     local fetch="python3 python3-pip ca-certificates"
     case "$1" in

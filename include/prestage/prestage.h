@@ -16,6 +16,7 @@
 #ifndef PRESTAGE_H
 #define PRESTAGE_H
 
+#include <prestage/experts.h>
 #include <prestage/status.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,6 +84,9 @@ PS_API bool ps_ranks_speaks(const ps_ranks *ranks); // of NULL: true
 
 typedef struct ps_model ps_model;
 
+PS_API const char *
+ps_expert_policy_name(ps_expert_policy_kind policy); // NULL behind the last; static
+
 struct ps_model_options {
     uint32_t threads; // 0: as many as the affinity mask and the cgroup's CPU quota allow
     // Called from the opening thread with 0..1 while weights are packed; NULL: not called.
@@ -97,6 +101,19 @@ struct ps_model_options {
     // they need when they open, in some 50 ms.
     const char *machine_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
+    // What the process may take of memory, all together: weights, KV cache, workspaces, experts,
+    // itself. Where a model's experts do not all fit, each session keeps as many as do and reads the
+    // others from the file when they are wanted; results are the same. 0: no limit, all are kept.
+    uint64_t memory_bytes;
+    const struct ps_session_options *session; // that memory is planned for; NULL: the defaults
+    uint64_t expert_bytes; // of that for experts, at most; 0: what the rest leaves
+    // A file of `prestage experts rank` with experts that are loaded when a session is made; of it
+    // the hottest hot_experts, or with 0 as many as there is room for. NULL: none. More than there is
+    // room for are refused when the session is made, or with hot_cut left out.
+    const char *hot_set;
+    uint32_t hot_experts;
+    bool hot_cut;
+    ps_expert_policy_kind expert_policy;
 };
 
 // Opens a GGUF file: checks it, packs its weights (about the file's size in memory), starts the
@@ -106,6 +123,8 @@ struct ps_model_options {
 // PS_NOT_FOUND, PS_IO   the file cannot be read
 // PS_INVALID            the file is damaged or contradicts itself
 // PS_NO_MEMORY          its weights are larger than the memory that is free
+// PS_INVALID            or memory_bytes are fewer than the model needs with such a session: the
+//                       message says how many, and for what
 // PS_UNSUPPORTED        an architecture, tensor type or tokenizer that prestage does not have; the
 //                       message names it. Or a compiled file of another layout or version
 //
@@ -276,7 +295,8 @@ typedef enum ps_comm_schedule {
 } ps_comm_schedule;
 PS_API const char *ps_comm_schedule_name(ps_comm_schedule schedule); // NULL behind the last; static
 
-typedef struct ps_session_options {
+typedef struct ps_session_options ps_session_options;
+struct ps_session_options {
     uint32_t context_tokens; // per sequence; 0: the model's, at most PS_CONTEXT_DEFAULT_MAX
     uint32_t sequences;      // at the same time; 0: 1
     uint32_t batch_rows;     // tokens in one step at most, 1..PS_BATCH_ROWS_MAX; 0: 512
@@ -299,7 +319,14 @@ typedef struct ps_session_options {
     // Of each row's logits, how many of the best are wanted (ps_sampler_best_logits); 0: all. Ranks
     // then need not send the others, which become -INFINITY. No effect with one rank.
     uint32_t best_logits;
-} ps_session_options;
+    // For developers. A route log (--route-log) whose experts the rows take in place of those that
+    // routers prefer: sequence slot s those of the log's s-th sequence, again from its start behind
+    // its end, and the same for slots behind the last sequence. NULL: none.
+    const char *force_routes;
+    // For developers: each row's experts are computed alone, too, and compared bit by bit. A step
+    // with a difference fails with PS_INTERNAL.
+    bool check_grouped;
+};
 
 #define PS_CONTEXT_DEFAULT_MAX 16384u
 #define PS_BATCH_ROWS_MAX 4096u
@@ -312,9 +339,11 @@ typedef struct ps_session_options {
 //               PS_COMM_FUSED. Or prefetch_threads are more than the model's, or go with another
 //               policy than auto. Or plan_file is none, or is one for another model, machine,
 //               number of threads or ranks, policy, schedule, bucket or KV types: the message says
-//               what differs
+//               what differs. Or force_routes is no route log, or one of other layers, experts or
+//               top_k; it or check_grouped goes with a model without experts, or with several ranks
+// PS_EXHAUSTED  force_routes has more tokens than have room in 256 MiB
 // PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
-// PS_NOT_FOUND, PS_IO  plan_file cannot be read
+// PS_NOT_FOUND, PS_IO  plan_file or force_routes cannot be read
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences, or has
 //               fewer logits than are wanted; prefetch_threads where cores share no cache
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,
@@ -360,6 +389,8 @@ typedef struct ps_row {
 //               count is 0 or above batch_rows, or more rows want logits than PS_LOGITS_MAX and
 //               than the session has sequences
 // PS_EXHAUSTED  a sequence would pass its context, or the KV pool is full
+// PS_IO         an expert could not be read; the message names it and its place in the file
+// PS_LOST       another rank is lost
 PS_API PS_MUST_USE ps_status ps_session_step(ps_session *session, const ps_row *rows,
                                              uint32_t count);
 
@@ -463,6 +494,67 @@ typedef struct ps_prefetch_site {
 // Writes out [PS_PREFETCH_SITES_MAX] and answers how many; none where nothing is planned.
 PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_site *out);
 
+// ---- experts
+
+// What became of the experts of a session that keeps not all of them, since it was made.
+typedef struct ps_expert_report {
+    uint64_t budget_bytes, slot_bytes; // for experts; taken by those that are kept
+    uint64_t slots, experts;           // kept at most; in the model
+    uint64_t calls, waves;             // layers of steps; and in how many parts their experts came
+    uint64_t routed;                   // (row, choice) pairs of all calls,
+    uint64_t wanted;                   //   experts that these are, each once a call
+    uint64_t pinned, cached, loading, read; // where those came from: kept for good, kept, on their
+                                            // way already, the file
+    uint64_t read_bytes;
+    uint64_t read_ns; // in which at least one read was under way
+    // Of the calling thread in all calls: waiting for reads and packing, sorting and asking,
+    // computing.
+    uint64_t move_ns, dispatch_ns, compute_ns;
+    bool is_direct;  // past the page cache
+    const char *way; // "io_uring", "threads"; static
+} ps_expert_report;
+
+// False: all experts are in memory, or the model has none.
+PS_API bool ps_session_experts_get(const ps_session *session, ps_expert_report *out);
+
+// What a row of a step is for: one of several of its sequence in the step, or the only one.
+typedef enum ps_phase { PS_PHASE_PROMPT, PS_PHASE_DECODE, PS_PHASE_COUNT } ps_phase;
+
+// Which experts routers have chosen in all sessions of a model, since it was opened or since
+// ps_model_record_experts. Rank 0 counts for all ranks.
+typedef struct ps_experts_info {
+    uint32_t layers;                 // with experts; 0: the model has none
+    uint32_t experts, experts_used;  // of each layer; those of them that a row goes to
+    uint64_t tokens[PS_PHASE_COUNT]; // rows that were counted; each chose experts_used a layer
+} ps_experts_info;
+PS_API void ps_model_get_experts(const ps_model *model, ps_experts_info *out);
+
+// How often one expert was chosen; layer < layers, counted over those with experts; expert <
+// experts.
+PS_API uint64_t ps_model_expert_uses(const ps_model *model, uint32_t layer, uint32_t expert,
+                                     ps_phase phase);
+
+// Adds what was counted to the counts file at `path` (made where there is none, replaced whole or
+// not at all where there is one), for `prestage experts rank`; then counts start at 0 again.
+//
+// PS_INVALID      the model has no experts; or the file is damaged, of another model or of another
+//                 kind
+// PS_UNSUPPORTED  it is of another version
+// PS_IO, PS_NO_MEMORY
+PS_API PS_MUST_USE ps_status ps_model_record_experts(ps_model *model, const char *path);
+
+// Writes the routes of all rows of all sessions to a route log from here on, for `prestage experts
+// replay`: some 1 KB a token for 48 layers that use 10 experts. A file of that name is replaced
+// when the log ends. Closing the model first leaves none.
+//
+// PS_INVALID  the model has no experts, or more than 64 are used; a log is being written; `path` is
+//             no regular file
+// PS_IO, PS_NO_MEMORY
+PS_API PS_MUST_USE ps_status ps_model_start_route_log(ps_model *model, const char *path);
+// Puts the file in its place. PS_INVALID: there is no log. PS_IO, PS_NO_MEMORY: any write of it has
+// failed, and then nothing is left.
+PS_API PS_MUST_USE ps_status ps_model_end_route_log(ps_model *model);
+
 // ---- sampling
 
 typedef struct ps_logit_bias {
@@ -533,9 +625,10 @@ typedef struct ps_plan_options {
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
-    uint32_t prefetch_threads; // as of a session
-    bool sequence_parallel;    // as of a session
-    uint32_t best_logits;      // as of a session
+    uint32_t prefetch_threads;           // as of a session
+    bool sequence_parallel;              // as of a session
+    uint32_t best_logits;                // as of a session
+    uint64_t memory_bytes, expert_bytes; // as of a model: how they would be split is printed, too
 } ps_plan_options;
 
 // Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of

@@ -25,7 +25,7 @@ typedef struct ps_op_info {
     const char *operands; // for people
 } ps_op_info;
 
-#define PS_OP_INPUTS_MAX 4
+#define PS_OP_INPUTS_MAX 5
 
 const ps_op_info *ps_op_get(ps_op op);
 

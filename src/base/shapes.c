@@ -554,6 +554,32 @@ static ps_status check_expert_gate_up(const operands *o)
     return check_columns(o->out, o->in[2]->rows);
 }
 
+static ps_status check_expert_ffn(const operands *o)
+{
+    uint32_t top_k = 0;
+    const ps_value *gate = o->in[2];
+    const ps_value *down = o->in[4];
+    PS_TRY(check_routing(o, o->in[1], &top_k));
+    PS_TRY(check_stack(o, gate, top_k));
+    PS_TRY(check_stack(o, o->in[3], top_k));
+    PS_TRY(check_weight_rows(o->in[3], gate->rows));
+    PS_TRY(check_attribute("experts", o->attributes->experts, down->experts));
+    if (down->columns != gate->rows) {
+        return ps_fail(PS_INVALID, "'%s' has %u columns for %u rows of '%s'", down->name,
+                       down->columns, gate->rows, gate->name);
+    }
+    PS_TRY(check_step_rows(o->in[0]));
+    PS_TRY(check_rows(o->out, PS_ROWS_STEP, top_k));
+    return check_columns(o->out, down->rows);
+}
+
+static ps_status check_expert_expect(const operands *o)
+{
+    uint32_t top_k = 0;
+    PS_TRY(check_routing(o, o->in[0], &top_k));
+    return check_attribute("experts", o->attributes->experts, o->in[1]->experts);
+}
+
 static ps_status check_expert_sum(const operands *o)
 {
     uint32_t top_k = 0;
@@ -661,6 +687,8 @@ static const operand_rule RULES[PS_OP_COUNT] = {
     [PS_OP_ROUTE] = {{ROW}, ROW, check_route},
     [PS_OP_EXPERT_LINEAR] = {{ROW_Q, ROW, STACK}, ROW, check_expert_linear},
     [PS_OP_EXPERT_GATE_UP] = {{ROW_Q, ROW, STACK, STACK}, ROW_Q, check_expert_gate_up},
+    [PS_OP_EXPERT_FFN] = {{ROW_Q, ROW, STACK, STACK, STACK}, ROW, check_expert_ffn},
+    [PS_OP_EXPERT_EXPECT] = {{ROW, STACK}, NONE, check_expert_expect},
     [PS_OP_ALL_REDUCE] = {{ROW}, ROW, check_all_reduce},
     [PS_OP_LINEAR_ALL_REDUCE] = {{ROW_Q, MATRIX}, ROW, check_linear_all_reduce},
     [PS_OP_ALL_GATHER] = {{ROW}, ROW, check_all_gather},

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "cli/bench_ops.h"
+#include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
@@ -20,51 +20,10 @@
 #include <string.h>
 
 #define TESTS_MAX 4096u
-#define SIDES_MAX 8u
-
-typedef struct bench_test {
-    uint32_t prompt, generate, depth; // of each sequence
-    uint32_t threads;                 // as asked for
-    uint32_t sequences;
-} bench_test;
-
-typedef struct bench_row {
-    bench_test test; // threads as used
-    double tokens_per_s[1000];
-    double prompt_ms[1000], generate_ms[1000]; // the two parts of a run
-    double mean, deviation;                    // tokens a second
-    double bytes_per_token;                    // read; tests of decoding alone
-    double gbs;                                // the same; 0: not known
-    double ceiling_gbs;                        // the same, and any with --ops
-    uint32_t barriers;                         // of a step of decoding; tests of decoding alone
-    uint32_t best_logits;                      // that each rank sends of a row; 0: all
-    uint64_t picked;                           // hash of the best token of each step
-    double ratio, ratio_lowest, ratio_highest; // to the first policy compared; 0: none
-} bench_row;
-
-// One of the policies that are compared, or the only one.
-typedef struct bench_side {
-    ps_cli_side what;
-    ps_session *session;
-    ps_sequence sequences[PS_CLI_SEQUENCES_MAX]; // those of the test are open
-    bench_row row;
-} bench_side;
-
-typedef struct bench {
-    const ps_cli_options *options;
-    ps_model *model;
-    ps_model_info info;
-    bench_side sides[SIDES_MAX];
-    uint32_t side_count;
-    bench_side *side; // at hand
-    int32_t *tokens;  // random, as many as a sequence of the longest test takes
-    ps_json_writer json;
-    uint32_t printed;
-} bench;
 
 // ---- the list of tests
 
-static void add_test(bench_test *tests, uint32_t *count, bench_test test, uint32_t prompt,
+static void add_test(ps_bench_test *tests, uint32_t *count, ps_bench_test test, uint32_t prompt,
                      uint32_t generate)
 {
     if (prompt + generate == 0) {
@@ -85,8 +44,8 @@ static bool is_static(const ps_cli_options *options)
 }
 
 // The tests of one thread count, depth and number of sequences.
-static void add_tests(const ps_cli_options *options, bench_test *tests, uint32_t *count,
-                      bench_test test)
+static void add_tests(const ps_cli_options *options, ps_bench_test *tests, uint32_t *count,
+                      ps_bench_test test)
 {
     for (uint32_t i = 0; i < options->prompts.count; i++) {
         add_test(tests, count, test, options->prompts.values[i], 0);
@@ -102,24 +61,24 @@ static void add_tests(const ps_cli_options *options, bench_test *tests, uint32_t
 
 // Threads change slowest, because a model is opened for each; then depths, as llama-bench does.
 // Answers how many there are; only the first TESTS_MAX are written.
-static uint32_t list_tests(const ps_cli_options *options, bench_test tests[TESTS_MAX])
+static uint32_t list_tests(const ps_cli_options *options, ps_bench_test tests[TESTS_MAX])
 {
     uint32_t count = 0;
     for (uint32_t t = 0; t < options->thread_counts.count; t++) {
         if (is_static(options)) {
             const uint32_t generate = options->static_tokens / 3;
             add_test(tests, &count,
-                     (bench_test){.threads = options->thread_counts.values[t],
-                                  .sequences = options->static_batch},
+                     (ps_bench_test){.threads = options->thread_counts.values[t],
+                                     .sequences = options->static_batch},
                      options->static_tokens - generate, generate);
             continue;
         }
         for (uint32_t d = 0; d < options->depths.count; d++) {
             for (uint32_t s = 0; s < options->parallel.count; s++) {
                 add_tests(options, tests, &count,
-                          (bench_test){.threads = options->thread_counts.values[t],
-                                       .depth = options->depths.values[d],
-                                       .sequences = options->parallel.values[s]});
+                          (ps_bench_test){.threads = options->thread_counts.values[t],
+                                          .depth = options->depths.values[d],
+                                          .sequences = options->parallel.values[s]});
             }
         }
     }
@@ -127,7 +86,7 @@ static uint32_t list_tests(const ps_cli_options *options, bench_test tests[TESTS
 }
 
 // Of each sequence.
-static uint64_t tokens_of(const bench_test *test)
+static uint64_t tokens_of(const ps_bench_test *test)
 {
     return (uint64_t)test->depth + test->prompt + test->generate;
 }
@@ -139,7 +98,7 @@ static ps_status check_interrupt(void)
     return *ps_cli_interrupt_flag() ? PS_CANCELLED : PS_OK;
 }
 
-static ps_status read_tokens(bench *b, const bench_test *test, uint32_t count)
+static ps_status read_tokens(ps_bench *b, const ps_bench_test *test, uint32_t count)
 {
     for (uint32_t s = 0; s < test->sequences && count > 0; s++) {
         PS_TRY(ps_session_prefill(b->side->session, b->side->sequences[s], b->tokens, count,
@@ -149,7 +108,7 @@ static ps_status read_tokens(bench *b, const bench_test *test, uint32_t count)
 }
 
 // Policies that are compared must come to the same tokens. Answers how long it looked.
-static uint64_t note_tokens(bench *b, uint32_t sequences)
+static uint64_t note_tokens(ps_bench *b, uint32_t sequences)
 {
     const uint64_t start_ns = ps_clock_ns();
     for (uint32_t s = 0; s < sequences && b->side_count > 1; s++) {
@@ -164,7 +123,7 @@ static uint64_t note_tokens(bench *b, uint32_t sequences)
 }
 
 // Nanoseconds in the model.
-static ps_status generate_tokens(bench *b, const bench_test *test, uint64_t *out_ns)
+static ps_status generate_tokens(ps_bench *b, const ps_bench_test *test, uint64_t *out_ns)
 {
     const uint64_t start_ns = ps_clock_ns();
     uint64_t looking_ns = 0;
@@ -183,7 +142,7 @@ static ps_status generate_tokens(bench *b, const bench_test *test, uint64_t *out
 
 // Leaves the tokens of the depth in the sequences: what comes behind them is forgotten, or they are
 // read, where they have not been or a sliding window has dropped them.
-static ps_status go_to_depth(bench *b, const bench_test *test)
+static ps_status go_to_depth(ps_bench *b, const ps_bench_test *test)
 {
     ps_session *session = b->side->session;
     for (uint32_t s = 0; s < test->sequences; s++) {
@@ -198,9 +157,9 @@ static ps_status go_to_depth(bench *b, const bench_test *test)
     return PS_OK;
 }
 
-static ps_status measure_once(bench *b, const bench_test *test, uint32_t repetition)
+static ps_status measure_once(ps_bench *b, const ps_bench_test *test, uint32_t repetition)
 {
-    bench_row *row = &b->side->row;
+    ps_bench_row *row = &b->side->row;
     uint64_t generate_ns = 0;
     PS_TRY(go_to_depth(b, test));
     if (b->options->operators) {
@@ -220,14 +179,14 @@ static ps_status measure_once(bench *b, const bench_test *test, uint32_t repetit
 }
 
 // One step of each kind, so that code, weights and workspaces are warm.
-static ps_status warm_up(bench *b, const bench_test *test)
+static ps_status warm_up(ps_bench *b, const ps_bench_test *test)
 {
-    bench_test shorter = *test;
+    ps_bench_test shorter = *test;
     shorter.generate = test->generate < 4 ? test->generate : 4;
     return measure_once(b, &shorter, 0);
 }
 
-static ps_status open_sequences(bench *b, const bench_test *test)
+static ps_status open_sequences(ps_bench *b, const ps_bench_test *test)
 {
     for (uint32_t s = 0; s < test->sequences; s++) {
         PS_TRY(ps_sequence_open(b->side->session, &b->side->sequences[s]));
@@ -235,14 +194,14 @@ static ps_status open_sequences(bench *b, const bench_test *test)
     return PS_OK;
 }
 
-static void close_sequences(bench *b, const bench_test *test)
+static void close_sequences(ps_bench *b, const ps_bench_test *test)
 {
     for (uint32_t s = 0; s < test->sequences; s++) {
         ps_sequence_close(b->side->session, b->side->sequences[s]);
     }
 }
 
-static double mean_of(const double *samples, uint32_t count)
+double ps_bench_mean(const double *samples, uint32_t count)
 {
     double sum = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -251,9 +210,9 @@ static double mean_of(const double *samples, uint32_t count)
     return sum / count;
 }
 
-static void summarise(bench_row *row, uint32_t repetitions)
+static void summarise(ps_bench_row *row, uint32_t repetitions)
 {
-    row->mean = mean_of(row->tokens_per_s, repetitions);
+    row->mean = ps_bench_mean(row->tokens_per_s, repetitions);
     double squares = 0;
     for (uint32_t i = 0; i < repetitions; i++) {
         const double difference = row->tokens_per_s[i] - row->mean;
@@ -262,7 +221,7 @@ static void summarise(bench_row *row, uint32_t repetitions)
     row->deviation = repetitions > 1 ? sqrt(squares / (repetitions - 1)) : 0;
 }
 
-static ps_status raise_ceiling(bench *b)
+static ps_status raise_ceiling(ps_bench *b)
 {
     double gbs = 0;
     PS_TRY(ps_model_measure_read(b->model, &gbs));
@@ -272,7 +231,7 @@ static ps_status raise_ceiling(bench *b)
     return PS_OK;
 }
 
-static ps_status prepare_side(bench *b, const bench_test *test, bool has_ceiling)
+static ps_status prepare_side(ps_bench *b, const ps_bench_test *test, bool has_ceiling)
 {
     ps_session_info session;
     ps_session_get_info(b->side->session, &session);
@@ -297,10 +256,10 @@ static int by_value(const void *a, const void *b)
 }
 
 // Repetitions stand side by side, so that a drift of the machine's speed meets all.
-static void compare_side(bench *b, uint32_t repetitions)
+static void compare_side(ps_bench *b, uint32_t repetitions)
 {
     double ratios[1000];
-    bench_row *row = &b->side->row;
+    ps_bench_row *row = &b->side->row;
     for (uint32_t i = 0; i < repetitions; i++) {
         ratios[i] = row->tokens_per_s[i] / b->sides[0].row.tokens_per_s[i];
     }
@@ -311,7 +270,7 @@ static void compare_side(bench *b, uint32_t repetitions)
 }
 
 // Weights, which a step reads once for all its sequences, and the KV of the token's own.
-static double bytes_per_token(const bench *b, const bench_test *test)
+static double bytes_per_token(const ps_bench *b, const ps_bench_test *test)
 {
     double kv = 0;
     for (uint32_t i = 0; i < test->generate; i++) {
@@ -320,9 +279,9 @@ static double bytes_per_token(const bench *b, const bench_test *test)
     return (double)b->info.bytes_per_token / test->sequences + kv / test->generate;
 }
 
-static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
+static ps_status finish_side(ps_bench *b, const ps_bench_test *test, bool has_ceiling)
 {
-    bench_row *row = &b->side->row;
+    ps_bench_row *row = &b->side->row;
     close_sequences(b, test);
     if (has_ceiling) {
         PS_TRY(raise_ceiling(b));
@@ -341,22 +300,7 @@ static ps_status finish_side(bench *b, const bench_test *test, bool has_ceiling)
                          b->sides[0].what.name, b->side->what.name);
 }
 
-// What is given, or what comes of it: one rank sums nothing, and one worker waits for nobody.
-static const char *policy_of(const bench *b)
-{
-    const ps_cli_side *side = &b->side->what;
-    if (b->info.ranks > 1 && side->prefetch != PS_PREFETCH_DEFAULT) {
-        return side->name;
-    }
-    if (side->prefetch == PS_PREFETCH_DEFAULT && b->options->prefetch_threads > 0) {
-        return ps_prefetch_policy_name(PS_PREFETCH_AUTO);
-    }
-    return b->info.ranks == 1 && b->info.threads == 1 && b->options->prefetch_threads == 0
-               ? "off"
-               : ps_prefetch_policy_name(ps_prefetch_policy_of(side->prefetch, b->info.ranks));
-}
-
-static ps_status measure_test(bench *b, const bench_test *test)
+static ps_status measure_test(ps_bench *b, const ps_bench_test *test)
 {
     const bool is_decode = test->prompt == 0;
     const bool has_ceiling = (is_decode || b->options->operators) && !b->options->no_ceiling;
@@ -368,7 +312,7 @@ static ps_status measure_test(bench *b, const bench_test *test)
         for (uint32_t s = 0; s < b->side_count; s++) {
             b->side = &b->sides[s];
             PS_TRY(measure_once(b, test, i));
-            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, policy_of(b),
+            ps_log(PS_LOG_INFO, "repetition %u, %s: %.2f tok/s", i + 1, ps_bench_policy(b),
                    b->side->row.tokens_per_s[i]);
         }
     }
@@ -380,270 +324,9 @@ static ps_status measure_test(bench *b, const bench_test *test)
     return PS_OK;
 }
 
-// ---- results
-
-static const char *k_type(const bench *b)
-{
-    return ps_kv_type_name((ps_kv_type)b->options->k_type);
-}
-
-static const char *v_type(const bench *b)
-{
-    return ps_kv_type_name((ps_kv_type)b->options->v_type);
-}
-
-// "pp512", "tg128", "pp512+tg128", each with " x 8" for eight sequences, " @ d4096" at a depth and
-// " kv q8_0/f16" for types of keys and values that are not both f16, and the policy of ranks.
-static const char *test_name(const bench *b, char text[64])
-{
-    const bench_test *test = &b->side->row.test;
-    size_t length = 0;
-    if (test->prompt > 0) {
-        length += (size_t)snprintf(text, 64, "pp%u", test->prompt);
-    }
-    if (test->generate > 0) {
-        length += (size_t)snprintf(text + length, 64 - length, "%stg%u", length > 0 ? "+" : "",
-                                   test->generate);
-    }
-    if (test->sequences > 1) {
-        length += (size_t)snprintf(text + length, 64 - length, " x %u", test->sequences);
-    }
-    if (test->depth > 0) {
-        length += (size_t)snprintf(text + length, 64 - length, " @ d%u", test->depth);
-    }
-    if (b->options->k_type != PS_KV_F16 || b->options->v_type != PS_KV_F16) {
-        length += (size_t)snprintf(text + length, 64 - length, " kv %s/%s", k_type(b), v_type(b));
-    }
-    if (b->info.ranks > 1 || strcmp(policy_of(b), "off") != 0) {
-        (void)snprintf(text + length, 64 - length, " %s", policy_of(b));
-    }
-    return text;
-}
-
-static const char *model_label(const bench *b)
-{
-    const char *slash = strrchr(b->info.path, '/');
-    return slash == NULL ? b->info.path : slash + 1;
-}
-
-static ps_bench_ops profile_of(const bench *b)
-{
-    ps_model_info info; // with the rates that the session's plans were made with
-    ps_model_get_info(b->model, &info);
-    ps_bench_ops ops = {.ceiling_gbs = b->side->row.ceiling_gbs,
-                        .cache_read_gbs = info.cache_read_gbs,
-                        .int8_gops = info.int8_gops,
-                        .f32_gops = info.f32_gops,
-                        .rates_source = info.rates_source};
-    ps_session_profile_get(b->side->session, &ops.profile);
-    return ops;
-}
-
-static void print_ratios(const bench *b)
-{
-    for (uint32_t s = 1; s < b->side_count; s++) {
-        const bench_row *row = &b->sides[s].row;
-        (void)printf("  %s / %s: %.3f (%.3f to %.3f), tokens equal\n", b->sides[s].what.name,
-                     b->sides[0].what.name, row->ratio, row->ratio_lowest, row->ratio_highest);
-    }
-}
-
-static void print_parts(const bench *b)
-{
-    const bench_row *row = &b->side->row;
-    if (row->test.prompt > 0 && row->test.generate > 0) {
-        (void)printf("  prompts %.1f ms, generation %.1f ms\n",
-                     mean_of(row->prompt_ms, b->options->repetitions),
-                     mean_of(row->generate_ms, b->options->repetitions));
-    }
-}
-
-static void print_md(bench *b)
-{
-    const bench_row *row = &b->side->row;
-    char name[64];
-    if (b->printed == 0) {
-        (void)printf("# %s\n", b->info.rates);
-    }
-    if (b->printed++ == 0 || b->options->operators) {
-        (void)printf("| %-36s | %9s | %7s | %26s | %18s | %8s | %7s | %7s | %5s | %8s |\n", "model",
-                     "size MB", "threads", "test", "tok/s", "MB/token", "GB/s", "ceiling", "share",
-                     "barriers");
-        (void)printf("| ------------------------------------ | --------: | ------: | "
-                     "-------------------------: | -----------------: | -------: | ------: | "
-                     "------: | ----: | "
-                     "-------: |\n");
-    }
-    (void)printf("| %-36s | %9.1f | %7u | %26s | %9.2f +- %5.2f |", model_label(b),
-                 (double)b->info.file_bytes / 1e6, row->test.threads, test_name(b, name), row->mean,
-                 row->deviation);
-    if (row->gbs <= 0) {
-        (void)printf(" %8s | %7s | %7s | %5s | %8s |\n", "", "", "", "", "");
-    } else if (row->ceiling_gbs <= 0) {
-        (void)printf(" %8.1f | %7.2f | %7s | %5s | %8u |\n", row->bytes_per_token / 1e6, row->gbs,
-                     "", "", row->barriers);
-    } else {
-        (void)printf(" %8.1f | %7.2f | %7.2f | %5.2f | %8u |\n", row->bytes_per_token / 1e6,
-                     row->gbs, row->ceiling_gbs, row->gbs / row->ceiling_gbs, row->barriers);
-    }
-    print_parts(b);
-    if (b->options->operators) {
-        const ps_bench_ops ops = profile_of(b);
-        ps_bench_ops_md(&ops);
-        ps_cli_prefetch_print(b->side->session, stdout);
-    }
-    if (b->side_count > 1 && b->side == &b->sides[b->side_count - 1]) {
-        print_ratios(b);
-    }
-    (void)fflush(stdout);
-}
-
-// Names of files may hold quotes and commas.
-static void print_csv_text(const char *text)
-{
-    (void)putchar('"');
-    for (; *text != '\0'; text++) {
-        if (*text == '"') {
-            (void)putchar('"');
-        }
-        (void)putchar(*text);
-    }
-    (void)putchar('"');
-}
-
-// Another table: one line an operator of each test.
-static void print_ops_csv(bench *b)
-{
-    const bench_row *row = &b->side->row;
-    const ps_bench_ops ops = profile_of(b);
-    if (b->printed++ == 0) {
-        (void)printf("model,n_threads,n_prompt,n_gen,n_depth,n_parallel,avg_ts," PS_BENCH_OPS_FIELDS
-                     "\n");
-    }
-    for (uint32_t i = 0; i < ps_bench_ops_count(&ops); i++) {
-        print_csv_text(model_label(b));
-        (void)printf(",%u,%u,%u,%u,%u,%.4f,", row->test.threads, row->test.prompt,
-                     row->test.generate, row->test.depth, row->test.sequences, row->mean);
-        ps_bench_ops_csv(&ops, i);
-    }
-    (void)fflush(stdout);
-}
-
-static void print_csv(bench *b)
-{
-    const bench_row *row = &b->side->row;
-    if (b->printed++ == 0) {
-        (void)printf("model,file_bytes,isa,policy,n_batch,n_threads,type_k,type_v,n_prompt,n_gen,"
-                     "n_depth,n_parallel,avg_ts,stddev_ts,bytes_per_token,gbs,ceiling_gbs,share,"
-                     "barriers\n");
-    }
-    ps_session_info session;
-    ps_session_get_info(b->side->session, &session);
-    print_csv_text(model_label(b));
-    (void)printf(",%llu,%s,%s,%u,%u,%s,%s,%u,%u,%u,%u,%.4f,%.4f",
-                 (unsigned long long)b->info.file_bytes, b->info.isa, policy_of(b),
-                 session.batch_rows, row->test.threads, k_type(b), v_type(b), row->test.prompt,
-                 row->test.generate, row->test.depth, row->test.sequences, row->mean,
-                 row->deviation);
-    if (row->gbs <= 0) {
-        (void)printf(",,,,,\n");
-    } else {
-        (void)printf(",%llu,%.4f", (unsigned long long)row->bytes_per_token, row->gbs);
-        if (row->ceiling_gbs > 0) {
-            (void)printf(",%.4f,%.4f", row->ceiling_gbs, row->gbs / row->ceiling_gbs);
-        } else {
-            (void)printf(",,");
-        }
-        (void)printf(",%u\n", row->barriers);
-    }
-    (void)fflush(stdout);
-}
-
-static void add_samples(bench *b, const char *name, const double *samples)
-{
-    ps_json_begin_inline(&b->json, name, '[');
-    for (uint32_t i = 0; i < b->options->repetitions; i++) {
-        ps_json_number(&b->json, NULL, samples[i]);
-    }
-    ps_json_end(&b->json, ']');
-}
-
-static void add_json(bench *b)
-{
-    const bench_row *row = &b->side->row;
-    ps_json_writer *json = &b->json;
-    ps_session_info session;
-    ps_session_get_info(b->side->session, &session);
-    ps_json_begin(json, NULL, '{');
-    ps_json_text(json, "model", model_label(b));
-    ps_json_integer(json, "file_bytes", (int64_t)b->info.file_bytes);
-    ps_json_text(json, "isa", b->info.isa);
-    ps_json_text(json, "policy", policy_of(b));
-    ps_json_text(json, "rates", b->info.rates);
-    ps_json_text(json, "rates_source", b->info.rates_source);
-    ps_json_integer(json, "n_batch", session.batch_rows);
-    ps_json_integer(json, "n_threads", row->test.threads);
-    ps_json_integer(json, "n_ranks", b->info.ranks);
-    ps_json_text(json, "type_k", k_type(b));
-    ps_json_text(json, "type_v", v_type(b));
-    ps_json_integer(json, "n_prompt", row->test.prompt);
-    ps_json_integer(json, "n_gen", row->test.generate);
-    ps_json_integer(json, "n_depth", row->test.depth);
-    ps_json_integer(json, "n_parallel", row->test.sequences);
-    ps_json_integer(json, "best_logits", row->best_logits);
-    ps_json_number(json, "avg_ts", row->mean);
-    ps_json_number(json, "stddev_ts", row->deviation);
-    add_samples(b, "samples_ts", row->tokens_per_s);
-    if (row->test.prompt > 0 && row->test.generate > 0) {
-        add_samples(b, "samples_prompt_ms", row->prompt_ms);
-        add_samples(b, "samples_gen_ms", row->generate_ms);
-    }
-    if (b->side_count > 1) {
-        ps_json_number(json, "ratio", row->ratio);
-        ps_json_number(json, "ratio_lowest", row->ratio_lowest);
-        ps_json_number(json, "ratio_highest", row->ratio_highest);
-    }
-    if (row->gbs > 0) {
-        ps_json_integer(json, "bytes_per_token", (int64_t)row->bytes_per_token);
-        ps_json_integer(json, "barriers", row->barriers);
-        ps_json_number(json, "gbs", row->gbs);
-    }
-    if (row->ceiling_gbs > 0) {
-        ps_json_number(json, "ceiling_gbs", row->ceiling_gbs);
-    }
-    if (row->ceiling_gbs > 0 && row->gbs > 0) {
-        ps_json_number(json, "share", row->gbs / row->ceiling_gbs);
-    }
-    if (b->options->operators) {
-        const ps_bench_ops ops = profile_of(b);
-        ps_bench_ops_json(&ops, json);
-    }
-    ps_cli_prefetch_json(b->side->session, json);
-    ps_json_end(json, '}');
-}
-
-static void add_result(bench *b)
-{
-    switch ((ps_cli_format)b->options->format) {
-    case PS_CLI_MD:
-        print_md(b);
-        break;
-    case PS_CLI_CSV:
-        if (b->options->operators) {
-            print_ops_csv(b);
-        } else {
-            print_csv(b);
-        }
-        break;
-    case PS_CLI_JSON:
-        add_json(b);
-        break;
-    }
-}
-
 // ---- the command
 
-static ps_status make_tokens(bench *b, uint64_t count)
+static ps_status make_tokens(ps_bench *b, uint64_t count)
 {
     b->tokens = malloc((count + 1) * sizeof *b->tokens);
     if (b->tokens == NULL) {
@@ -657,15 +340,16 @@ static ps_status make_tokens(bench *b, uint64_t count)
 }
 
 // --compare SIDE,... or what the other options say.
-static ps_status list_sides(bench *b)
+static ps_status list_sides(ps_bench *b)
 {
-    ps_cli_side sides[SIDES_MAX] = {{.prefetch = (ps_prefetch_policy)b->options->prefetch,
-                                     .comm_schedule = (ps_comm_schedule)b->options->comm_schedule}};
+    ps_cli_side sides[PS_BENCH_SIDES_MAX] = {
+        {.prefetch = (ps_prefetch_policy)b->options->prefetch,
+         .comm_schedule = (ps_comm_schedule)b->options->comm_schedule}};
     (void)snprintf(sides[0].name, sizeof sides[0].name, "%s",
                    ps_prefetch_policy_name(sides[0].prefetch));
     b->side_count = 1;
     if (b->options->compare != NULL) {
-        PS_TRY(ps_cli_sides_parse(b->options->compare, sides, SIDES_MAX, &b->side_count));
+        PS_TRY(ps_cli_sides_parse(b->options->compare, sides, PS_BENCH_SIDES_MAX, &b->side_count));
     }
     for (uint32_t s = 0; s < b->side_count; s++) {
         b->sides[s].what = sides[s];
@@ -673,12 +357,18 @@ static ps_status list_sides(bench *b)
     return PS_OK;
 }
 
-static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t sequences)
+static ps_session_options session_of(const ps_bench *b, uint32_t context_tokens, uint32_t sequences)
+{
+    ps_session_options options = ps_cli_session_options(b->options);
+    options.context_tokens = context_tokens;
+    options.sequences = sequences;
+    return options;
+}
+
+static ps_status create_sessions(ps_bench *b, uint32_t context_tokens, uint32_t sequences)
 {
     for (uint32_t s = 0; s < b->side_count; s++) {
-        ps_session_options options = ps_cli_session_options(b->options);
-        options.context_tokens = context_tokens;
-        options.sequences = sequences;
+        ps_session_options options = session_of(b, context_tokens, sequences);
         options.prefetch = b->sides[s].what.prefetch;
         options.comm_schedule = b->sides[s].what.comm_schedule;
         options.best_logits = 1; // policies are compared by the best token
@@ -692,7 +382,7 @@ static ps_status create_sessions(bench *b, uint32_t context_tokens, uint32_t seq
 }
 
 // Tests of one thread count: a model and a session that hold the longest of them.
-static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
+static ps_status run_tests(ps_bench *b, const ps_bench_test *tests, uint32_t count)
 {
     uint64_t longest = 1;
     uint32_t sequences = 1;
@@ -700,7 +390,9 @@ static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
         longest = tokens_of(&tests[i]) > longest ? tokens_of(&tests[i]) : longest;
         sequences = tests[i].sequences > sequences ? tests[i].sequences : sequences;
     }
-    PS_TRY(ps_cli_model_open(b->options, tests[0].threads, &b->model));
+    const ps_session_options options = session_of(
+        b, longest < UINT32_MAX ? (uint32_t)longest : UINT32_MAX, sequences);
+    PS_TRY(ps_cli_model_open(b->options, tests[0].threads, &options, &b->model));
     ps_model_get_info(b->model, &b->info);
     if (longest > b->info.context_tokens) {
         return ps_fail(PS_INVALID,
@@ -713,25 +405,29 @@ static ps_status run_tests(bench *b, const bench_test *tests, uint32_t count)
         PS_TRY(measure_test(b, &tests[i]));
         for (uint32_t s = 0; s < b->side_count; s++) {
             b->side = &b->sides[s];
-            add_result(b);
+            ps_bench_add_result(b);
         }
+    }
+    if (b->options->format == PS_CLI_MD) { // of all tests
+        ps_cli_experts_print(b->sides[0].session, stdout);
     }
     return PS_OK;
 }
 
-static void end_tests(bench *b)
+static ps_status end_tests(ps_bench *b, ps_status status)
 {
     for (uint32_t s = 0; s < b->side_count; s++) {
         ps_session_destroy(b->sides[s].session);
         b->sides[s].session = NULL;
     }
-    ps_model_close(b->model);
+    status = ps_cli_model_close(b->options, b->model, status);
     free(b->tokens);
     b->model = NULL;
     b->tokens = NULL;
+    return status;
 }
 
-static ps_status run_all(bench *b, const bench_test *tests, uint32_t count)
+static ps_status run_all(ps_bench *b, const ps_bench_test *tests, uint32_t count)
 {
     ps_json_begin(&b->json, NULL, '[');
     for (uint32_t at = 0; at < count;) {
@@ -739,9 +435,7 @@ static ps_status run_all(bench *b, const bench_test *tests, uint32_t count)
         while (end < count && tests[end].threads == tests[at].threads) {
             end++;
         }
-        const ps_status status = run_tests(b, tests + at, end - at);
-        end_tests(b);
-        PS_TRY(status);
+        PS_TRY(end_tests(b, run_tests(b, tests + at, end - at)));
         at = end;
     }
     ps_json_end(&b->json, ']');
@@ -752,6 +446,15 @@ static ps_status check_count(const ps_cli_options *options, uint32_t count)
 {
     if (is_static(options) != (options->static_tokens > 0)) {
         return ps_fail(PS_INVALID, "--static-batch N and --seq N belong together");
+    }
+    if (options->compare != NULL && (options->memory_bytes > 0 || options->memory_share > 0)) {
+        return ps_fail(PS_INVALID, "--memory with --compare: each side would want all of it");
+    }
+    if (options->route_log != NULL && options->thread_counts.count > 1) {
+        return ps_fail(PS_INVALID,
+                       "--route-log with %u numbers of threads: each would write it anew; "
+                       "one would be right",
+                       options->thread_counts.count);
     }
     if (count == 0) {
         return ps_fail(PS_INVALID, "no tests: -p and -n are 0, and there is no -pg");
@@ -765,8 +468,8 @@ static ps_status check_count(const ps_cli_options *options, uint32_t count)
 ps_status ps_cli_bench(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
-    bench *b = calloc(1, sizeof *b);
-    bench_test *tests = calloc(TESTS_MAX, sizeof *tests);
+    ps_bench *b = calloc(1, sizeof *b);
+    ps_bench_test *tests = calloc(TESTS_MAX, sizeof *tests);
     ps_status status = PS_OK;
     if (b == NULL || tests == NULL) {
         status = ps_fail(PS_NO_MEMORY, "no memory for a list of tests");

@@ -48,7 +48,7 @@ static ps_status print_result(const ps_cli_options *options, const ps_compile_re
 static ps_status compile(const ps_cli_options *options)
 {
     ps_model *model = NULL;
-    PS_TRY(ps_cli_model_open(options, options->threads, &model));
+    PS_TRY(ps_cli_model_open(options, options->threads, NULL, &model));
     ps_cli_progress progress = {.verb = "writing"};
     ps_compile_options compile_options = {.replace = options->force,
                                           .plan_file = options->plan_file,

@@ -142,19 +142,6 @@ static ps_status print_result(const ps_cli_options *options, const measurement *
     return ps_json_print(&json);
 }
 
-// Whether the model asks for BOS is what it puts before an empty text.
-static ps_status find_bos(const ps_model *model, int32_t *out)
-{
-    int32_t *ids = NULL;
-    size_t count = 0;
-    ps_model_info info;
-    ps_model_get_info(model, &info);
-    PS_TRY(ps_model_tokenize(model, "", 0, PS_TEXT_ADD_SPECIAL, &ids, &count));
-    *out = count > 0 && info.bos >= 0 && ids[0] == info.bos ? ids[0] : -1;
-    ps_free(ids);
-    return PS_OK;
-}
-
 static ps_status measure(const ps_cli_options *options, ps_model *model, const int32_t *tokens,
                          size_t count)
 {
@@ -167,7 +154,7 @@ static ps_status measure(const ps_cli_options *options, ps_model *model, const i
     ps_model_info info;
     ps_model_get_info(model, &info);
     measurement m = {.vocabulary = info.vocabulary, .context = options->context};
-    PS_TRY(find_bos(model, &m.bos));
+    PS_TRY(ps_cli_find_bos(model, &m.bos));
     const ps_session_options session_options = ps_cli_session_options(options);
     PS_TRY(ps_session_create(model, &session_options, &m.session));
     ps_session_info session_info;
@@ -202,16 +189,17 @@ ps_status ps_cli_perplexity(const ps_cli_options *options)
     if (options->file == NULL) {
         return ps_fail(PS_INVALID, "no text given; a second argument or -f FILE would be right");
     }
+    const ps_session_options session = ps_cli_session_options(options);
     ps_buffer text = {0};
     ps_model *model = NULL;
     ps_status status = ps_cli_read_file(options->file, &text);
     if (status == PS_OK) {
-        status = ps_cli_model_open(options, options->threads, &model);
+        status = ps_cli_model_open(options, options->threads, &session, &model);
     }
     if (status == PS_OK) {
         status = tokenize_and_measure(options, model, (ps_str){text.data, text.length});
     }
-    ps_model_close(model);
+    status = ps_cli_model_close(options, model, status);
     ps_buffer_deinit(&text);
     return status;
 }

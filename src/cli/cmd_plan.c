@@ -134,7 +134,9 @@ ps_status ps_cli_plan(const ps_cli_options *options)
         return ps_fail(PS_INVALID,
                        "a graph says nothing of threads; --prefetch-threads would not be right");
     }
-    const ps_plan_options plan_options = ps_cli_plan_options(options);
+    ps_plan_options plan_options = ps_cli_plan_options(options);
+    plan_options.expert_bytes = options->expert_bytes;
+    PS_TRY(ps_cli_memory_given(options, &plan_options.memory_bytes));
     char *text = NULL;
     size_t length = 0;
     ps_status status = PS_OK;

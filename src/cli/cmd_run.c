@@ -69,7 +69,8 @@ static double rate(double count, double seconds)
     return count > 0 && seconds > 0 ? count / seconds : NAN;
 }
 
-static ps_status print_json(const ps_model *model, size_t prompt_count, const ps_answer *answer)
+static ps_status print_json(const ps_model *model, const ps_session *session, size_t prompt_count,
+                            const ps_answer *answer)
 {
     ps_model_info info;
     ps_model_get_info(model, &info);
@@ -85,6 +86,7 @@ static ps_status print_json(const ps_model *model, size_t prompt_count, const ps
     ps_json_number(&json, "prompt_tps", rate((double)prompt_count, answer->prompt_s));
     ps_json_number(&json, "decode_tps", rate(answer->decode_steps, answer->decode_s));
     ps_json_end(&json, '}');
+    ps_cli_experts_json(session, &json);
     ps_json_end(&json, '}');
     return ps_json_print(&json);
 }
@@ -124,7 +126,7 @@ static ps_status print_result(const ps_cli_options *options, const ps_cli_chat *
 {
     const bool is_cancelled = ps_cli_interrupt_take();
     if (options->json) {
-        PS_TRY(print_json(chat->model, prompt_count, answer));
+        PS_TRY(print_json(chat->model, chat->session, prompt_count, answer));
     } else if (isatty(STDOUT_FILENO)) {
         (void)putchar('\n');
     }
@@ -158,6 +160,7 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
     }
     if (options->stats && status == PS_OK) {
         ps_cli_prefetch_print(chat->session, stderr);
+        ps_cli_experts_print(chat->session, stderr);
     }
     ps_cli_prefetch_warn(options, (ps_prefetch_policy)options->prefetch, chat->session);
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
@@ -226,7 +229,7 @@ ps_status ps_cli_run(const ps_cli_options *options)
     // --ignore-eos is a bias.
     session_options.best_logits = options->ignore_eos ? 0
                                                       : ps_sampler_best_logits(&options->sampler);
-    ps_status status = ps_cli_model_open(options, options->threads, &chat.model);
+    ps_status status = ps_cli_model_open(options, options->threads, &session_options, &chat.model);
     if (status == PS_OK) {
         status = make_sampler(options, chat.model, &chat.sampler);
     }
@@ -238,6 +241,5 @@ ps_status ps_cli_run(const ps_cli_options *options)
     }
     ps_session_destroy(chat.session);
     ps_sampler_destroy(chat.sampler);
-    ps_model_close(chat.model);
-    return status;
+    return ps_cli_model_close(options, chat.model, status);
 }

@@ -250,7 +250,7 @@ static ps_status find_ratios(const ps_cli_options *options, const ps_machine *ma
         return search_ratios(options, NULL, machine, out);
     }
     ps_model *model = NULL;
-    PS_TRY(ps_cli_model_open(options, options->threads, &model));
+    PS_TRY(ps_cli_model_open(options, options->threads, NULL, &model));
     const ps_status status = search_ratios(options, model, machine, out);
     ps_model_close(model);
     return status;

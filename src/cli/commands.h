@@ -9,6 +9,19 @@
 #include "cli/options.h"
 #include "plan/plan_file.h"
 
+// A command, or one of `prestage experts`, whose name has two words.
+typedef struct ps_cli_command {
+    const char *name;
+    ps_cli_command_bit bit;
+    const char *arguments;
+    const char *help;
+    ps_status (*run)(const ps_cli_options *options);
+} ps_cli_command;
+
+#define PS_CLI_EXPERTS_COMMANDS_MAX 8u
+extern const ps_cli_command ps_cli_experts_commands[];
+extern const size_t ps_cli_experts_command_count;
+
 PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_info(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_tokenize(const ps_cli_options *options);
@@ -19,6 +32,11 @@ PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_tune(const ps_cli_options *options); // on all ranks
 PS_MUST_USE ps_status ps_cli_overlap(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_simulate(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_record(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_rank(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_show(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_replay(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_experts_synth(const ps_cli_options *options);
 
 // Starts the ranks that the options or the launcher ask for, into options->started; nothing for one
 // rank alone. Rank 0 then runs the command, the others follow it.
@@ -37,6 +55,10 @@ PS_MUST_USE ps_status ps_cli_additional_config_apply(ps_cli_options *options);
 // nothing.
 void ps_cli_prefetch_print(const ps_session *session, FILE *file);
 void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
+
+// The same of experts that are not all kept in memory.
+void ps_cli_experts_print(const ps_session *session, FILE *file);
+void ps_cli_experts_json(const ps_session *session, ps_json_writer *json);
 
 // With --objective latency and the policy ratio: warns when decoding is not shown to be faster by
 // it, as soon as there are enough control steps to tell. Once a process.
@@ -63,10 +85,24 @@ bool ps_cli_progress_begin(ps_cli_progress *progress);
 void ps_cli_progress_draw(void *progress, double fraction);
 void ps_cli_progress_end(ps_cli_progress *progress); // takes it away; it may be drawn again
 
+// Bytes of --memory, or of --memory-utilization; 0: neither. PS_INVALID: both.
+PS_MUST_USE ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out);
+
 // Opens the model that the options name, with `threads` workers (0: the default) and a progress bar
-// on a terminal. A warning says when there are more threads than CPUs.
+// on a terminal. A warning says when there are more threads than CPUs. Starts --route-log, and
+// refuses what --record-experts could not write at the end. session: what --memory has to hold
+// beside the model; NULL: the default.
 PS_MUST_USE ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
-                                        ps_model **out);
+                                        const ps_session_options *session, ps_model **out);
+
+// Closes a model (NULL is allowed) behind work that ended with `status`. Where that is PS_OK or
+// PS_CANCELLED, --record-experts and --route-log are written before. Answers `status`, or what
+// writing failed with.
+PS_MUST_USE ps_status ps_cli_model_close(const ps_cli_options *options, ps_model *model,
+                                         ps_status status);
+
+// The BOS that the model puts before a text; -1: none.
+PS_MUST_USE ps_status ps_cli_find_bos(const ps_model *model, int32_t *out);
 
 // The same for tokenizer and template alone.
 PS_MUST_USE ps_status ps_cli_vocabulary_open(const ps_cli_options *options, ps_model **out);

@@ -9,15 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct command {
-    const char *name;
-    ps_cli_command_bit bit;
-    const char *arguments;
-    const char *help;
-    ps_status (*run)(const ps_cli_options *options);
-} command;
-
-static const command COMMANDS[] = {
+static const ps_cli_command COMMANDS[] = {
     {"run", PS_CLI_RUN, "MODEL [-p TEXT | -f FILE]",
      "answers a prompt; chats when it is given none on a terminal", ps_cli_run},
     {"info", PS_CLI_INFO, "MODEL", "what a model file holds, and whether it can run here",
@@ -41,6 +33,7 @@ static const command COMMANDS[] = {
 };
 
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
+#define EXPERTS "experts"
 
 static int exit_code(ps_status status)
 {
@@ -102,6 +95,8 @@ static void print_commands(void)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         (void)printf("  %-12s %s\n", COMMANDS[i].name, COMMANDS[i].help);
     }
+    (void)printf("  %-12s %s\n", EXPERTS,
+                 "which experts a model uses; prestage experts lists more");
     (void)printf("\n  prestage COMMAND --help   the options of a command\n"
                  "  prestage --version        version, CPU features, kernels in use\n");
 }
@@ -118,7 +113,7 @@ static ps_status print_version(void)
 static ps_status refuse_command(const char *word)
 {
     static const char *const OPTIONS[] = {"--help", "--version"};
-    const char *names[COMMAND_COUNT];
+    const char *names[COMMAND_COUNT + 1] = {[COMMAND_COUNT] = EXPERTS};
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         names[i] = COMMANDS[i].name;
     }
@@ -126,10 +121,10 @@ static ps_status refuse_command(const char *word)
     return word[0] == '-' ? ps_fail(PS_INVALID, "unknown option '%s'; the nearest is %s", word,
                                     ps_nearest(typed, OPTIONS, 2))
                           : ps_fail(PS_INVALID, "unknown command '%s'; the nearest is %s", word,
-                                    ps_nearest(typed, names, COMMAND_COUNT));
+                                    ps_nearest(typed, names, COMMAND_COUNT + 1));
 }
 
-static ps_status run_ranks(const command *chosen, ps_cli_options *options)
+static ps_status run_ranks(const ps_cli_command *chosen, ps_cli_options *options)
 {
     if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE ||
         (chosen->bit == PS_CLI_TUNE && options->machine != NULL)) { // of ranks, not by them
@@ -153,7 +148,7 @@ static ps_status run_ranks(const command *chosen, ps_cli_options *options)
     return status == PS_OK ? stopped : ps_fail(status, "%s", message);
 }
 
-static ps_status run_command(const command *chosen, int argc, char **argv)
+static ps_status run_command(const ps_cli_command *chosen, int argc, char **argv)
 {
     ps_cli_options options;
     ps_status status = ps_cli_options_parse(chosen->bit, argc, argv, &options);
@@ -170,6 +165,38 @@ static ps_status run_command(const command *chosen, int argc, char **argv)
     return status;
 }
 
+static void print_experts_commands(void)
+{
+    (void)printf("usage: prestage experts COMMAND [OPTION]...\n\n");
+    for (size_t i = 0; i < ps_cli_experts_command_count; i++) {
+        const ps_cli_command *command = &ps_cli_experts_commands[i];
+        (void)printf("  %-16s %s\n", command->name, command->help);
+    }
+    (void)printf("\n  prestage experts COMMAND --help   the options of a command\n");
+}
+
+// argv[0] is "experts".
+static ps_status run_experts(int argc, char **argv)
+{
+    if (argc < 2) {
+        return ps_fail(PS_INVALID,
+                       "no command of experts given; prestage experts --help lists them");
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_experts_commands();
+        return PS_OK;
+    }
+    const char *names[PS_CLI_EXPERTS_COMMANDS_MAX];
+    for (size_t i = 0; i < ps_cli_experts_command_count; i++) {
+        names[i] = ps_cli_experts_commands[i].name + sizeof EXPERTS; // behind "experts "
+        if (strcmp(argv[1], names[i]) == 0) {
+            return run_command(&ps_cli_experts_commands[i], argc - 1, argv + 1);
+        }
+    }
+    return ps_fail(PS_INVALID, "unknown command 'experts %s'; the nearest is experts %s", argv[1],
+                   ps_nearest(ps_str_of(argv[1]), names, ps_cli_experts_command_count));
+}
+
 int main(int argc, char **argv)
 {
     ps_cli_interrupt_install();
@@ -184,6 +211,9 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         return finish(print_version());
+    }
+    if (strcmp(argv[1], EXPERTS) == 0) {
+        return finish(run_experts(argc - 1, argv + 1));
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0) {

@@ -13,6 +13,13 @@
 #define FIRST_LONG 256 // getopt's values of long names: this and the line's index
 
 static const char *const FORMATS[] = {"md", "csv", "json"};
+static const char *const PHASES[PS_CLI_PHASES_ALL] = {"prompt", "decode", "all"};
+
+const char *ps_cli_phases_name(uint32_t phases)
+{
+    ps_assert(phases >= 1 && phases <= PS_CLI_PHASES_ALL);
+    return PHASES[phases - 1];
+}
 
 // ---- values
 
@@ -160,6 +167,17 @@ static ps_status parse_objective(const char *what, const char *text, uint32_t *o
     return PS_OK;
 }
 
+static ps_status parse_phases(const char *what, const char *text, uint32_t *out)
+{
+    for (uint32_t i = 0; i < PS_CLI_PHASES_ALL; i++) {
+        if (strcmp(text, ps_cli_phases_name(i + 1)) == 0) {
+            *out = i + 1;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': prompt, decode or all would be right", what, text);
+}
+
 static ps_status parse_kv_type(const char *what, const char *text, uint32_t *out)
 {
     const char *name;
@@ -185,6 +203,39 @@ static ps_status parse_policy(const char *what, const char *text, uint32_t *out)
         }
     }
     return ps_fail(PS_INVALID, "%s '%s': off, preserve, auto or ratio would be right", what, text);
+}
+
+static ps_status parse_expert_policy(const char *what, const char *text, uint32_t *out)
+{
+    const char *name;
+    for (uint32_t i = 0; (name = ps_expert_policy_name((ps_expert_policy_kind)i)) != NULL; i++) {
+        if (strcmp(text, name) == 0) {
+            *out = i;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': auto, lru, lfu, hotset or heat would be right", what,
+                   text);
+}
+
+static ps_status parse_bytes(const char *what, const char *text, uint64_t *out)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } UNITS[] = {{"", 1},     {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1000},
+                 {"MB", 1e6}, {"GB", 1e9},   {"K", 1024},      {"M", 1 << 20},   {"G", 1 << 30}};
+    char *end = NULL;
+    errno = 0;
+    const double number = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
+    for (size_t i = 0; end != NULL && errno == 0 && i < sizeof UNITS / sizeof UNITS[0]; i++) {
+        const double bytes = number * UNITS[i].bytes;
+        if (strcmp(end, UNITS[i].name) == 0 && bytes >= 1 && bytes < 0x1p60) {
+            *out = (uint64_t)bytes;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': a size such as 8GiB or 900MiB would be right", what, text);
 }
 
 static ps_status parse_schedule(const char *what, const char *text, uint32_t *out)
@@ -279,6 +330,12 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_kv_type(what, text, at);
     case PS_OPTION_OBJECTIVE:
         return parse_objective(what, text, at);
+    case PS_OPTION_BYTES:
+        return parse_bytes(what, text, at);
+    case PS_OPTION_EXPERTS:
+        return parse_expert_policy(what, text, at);
+    case PS_OPTION_PHASE:
+        return parse_phases(what, text, at);
     }
     return ps_fail(PS_INTERNAL, "no such kind of option");
 }
@@ -372,9 +429,10 @@ static ps_status take_argument(uint32_t command, const char *word, ps_cli_option
     } else if (command == PS_CLI_PERPLEXITY && options->file == NULL) {
         options->file = word;
     } else {
-        return ps_fail(
-            PS_INVALID, "unexpected argument '%s'%s", word,
-            command == PS_CLI_RUN || command == PS_CLI_TOKENIZE ? "; -p TEXT gives the input" : "");
+        return ps_fail(PS_INVALID, "unexpected argument '%s'%s", word,
+                       (command & (PS_CLI_RUN | PS_CLI_TOKENIZE | PS_CLI_EXPERTS_RECORD)) != 0
+                           ? "; -p TEXT gives the input"
+                           : "");
     }
     return PS_OK;
 }
@@ -391,8 +449,16 @@ ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv
         .depths = {.count = 1},
         .parallel = {.count = 1, .values = {1}},
         .thread_counts = {.count = 1},
+        .phases = PS_CLI_PHASES_ALL,
+        .routes = {.policies = "all,belady",
+                   .sizes = "6.25%,16.3%,34%",
+                   .sharing = "apart",
+                   .learn = -1},
     };
-    out->context = command == PS_CLI_PERPLEXITY ? 512 : 0;
+    out->context = command == PS_CLI_PERPLEXITY || command == PS_CLI_EXPERTS_RECORD ? 512 : 0;
+    if (command == PS_CLI_EXPERTS_RECORD) {
+        out->predict = 64;
+    }
     const getopt_tables tables = make_tables(command);
     optind = 0; // glibc: start anew
     opterr = 0;

@@ -23,7 +23,12 @@ typedef enum ps_cli_command_bit {
     PS_CLI_OVERLAP = 128,
     PS_CLI_SIMULATE = 256,
     PS_CLI_TUNE = 512,
-    PS_CLI_ALL = 1023,
+    PS_CLI_EXPERTS_RECORD = 1024,
+    PS_CLI_EXPERTS_RANK = 2048,
+    PS_CLI_EXPERTS_SHOW = 4096,
+    PS_CLI_EXPERTS_REPLAY = 8192,
+    PS_CLI_EXPERTS_SYNTH = 16384,
+    PS_CLI_ALL = 32767,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -38,6 +43,16 @@ typedef struct ps_cli_list {
 typedef enum ps_cli_objective { PS_CLI_UNSAID, PS_CLI_LATENCY, PS_CLI_THROUGHPUT } ps_cli_objective;
 
 typedef enum ps_cli_format { PS_CLI_MD, PS_CLI_CSV, PS_CLI_JSON } ps_cli_format;
+
+// Of experts replay and experts synth.
+typedef struct ps_cli_routes {
+    const char *synth;            // a setting of the generator, instead of a log
+    const char *policies, *sizes; // lists
+    const char *sharing;          // what streams have in common
+    int64_t learn;                // steps; -1: half
+    uint32_t tokens, prompt, streams, layers, experts, top_k; // 0: the setting's
+    uint64_t seed, expert_bytes;
+} ps_cli_routes;
 
 // What the command line says; texts are borrowed from argv. Zero and NULL where it says nothing,
 // but for the defaults that ps_cli_options_parse states.
@@ -57,16 +72,24 @@ typedef struct ps_cli_options {
     const char *comm_link;                // of --comm-sim
     const char *compare;                  // of bench
     const char *trace;                    // file
-    const char *machine;                  // file
-    uint32_t objective;                   // ps_cli_objective
-    const char *emit;                     // of tune
-    uint32_t time_limit;                  // seconds; 0: not given
-    ps_cli_list batches;                  // of tune; none: not given
+    const char *record_experts;           // counts file
+    const char *route_log;                // file
+    const char *svg;                      // file
+    ps_cli_list set_sizes;                // of hot sets; none: not given
+    ps_cli_routes routes;
+    uint32_t phases;     // bits (1 << ps_phase) of what is ranked
+    const char *machine; // file
+    uint32_t objective;  // ps_cli_objective
+    const char *emit;    // of tune
+    uint32_t time_limit; // seconds; 0: not given
+    ps_cli_list batches; // of tune; none: not given
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
     bool sequence_parallel;
     uint32_t prefetch; // ps_prefetch_policy
     uint32_t prefetch_threads;
+    const char *force_routes; // file
+    bool check_grouped;
     const char *additional_config; // JSON, or @ and a file with it
     ps_prefetch_ratios ratios;     // by ps_cli_additional_config_apply
     ps_ranks *started;             // by ps_cli_ranks_start; not of the command line
@@ -77,6 +100,13 @@ typedef struct ps_cli_options {
     uint32_t repetitions;
     uint32_t format;         // ps_cli_format
     uint32_t k_type, v_type; // ps_kv_type
+    uint64_t memory_bytes;   // 0: not given
+    uint64_t expert_bytes;   // 0: not given
+    float memory_share;      // of what is available; 0: not given
+    uint32_t expert_policy;  // ps_expert_policy_kind
+    const char *hot_set;     // file
+    uint32_t hot_experts;
+    bool hot_cut;
 } ps_cli_options;
 
 // Reads argv[1..argc) of one command: its options, MODEL, and for `perplexity` FILE. argv[0] is the
@@ -94,6 +124,10 @@ void ps_cli_options_help(ps_cli_command_bit command, FILE *out);
 // The i-th option's longest name, without dashes, of any that `command` takes; NULL behind the
 // last. For tests of help and manual.
 const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
+
+// "prompt", "decode", "all" of bits (1 << ps_phase).
+#define PS_CLI_PHASES_ALL 3u
+const char *ps_cli_phases_name(uint32_t phases);
 
 // One side of a comparison: "auto", whose sums are serial, or "auto+SCHEDULE".
 typedef struct ps_cli_side {

@@ -19,6 +19,9 @@ typedef enum ps_option_kind {
     PS_OPTION_COMM,      // uint32_t, ps_comm_schedule
     PS_OPTION_KV,        // uint32_t, ps_kv_type
     PS_OPTION_OBJECTIVE, // uint32_t, ps_cli_objective
+    PS_OPTION_BYTES,     // uint64_t
+    PS_OPTION_EXPERTS,   // uint32_t, ps_expert_policy
+    PS_OPTION_PHASE,     // uint32_t, bits of phases
 } ps_option_kind;
 
 #define PS_OPTION_NAMES_MAX 3u
@@ -35,7 +38,7 @@ typedef struct ps_option_line {
 } ps_option_line;
 
 // In the order of the help. One option may have several lines, for different commands.
-#define PS_OPTION_LINES_MAX 80u
+#define PS_OPTION_LINES_MAX 128u
 extern const ps_option_line ps_option_lines[];
 extern const uint32_t ps_option_line_count; // <= PS_OPTION_LINES_MAX
 

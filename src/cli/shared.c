@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 
 #include "base/log.h"
+#include "engine/model_experts.h"
 #include "format/file_map.h"
 #include "format/new_file.h"
 #include "hw/machine.h"
@@ -80,9 +81,49 @@ void ps_cli_progress_end(ps_cli_progress *progress)
     progress->shown = -1;
 }
 
-ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_model **out)
+// What is asked for and could not be written is refused before the work.
+static ps_status start_recording(const ps_cli_options *options, ps_model *model)
 {
+    const char *asked = options->route_log != NULL ? "--route-log" : "--record-experts";
+    if (options->route_log == NULL && options->record_experts == NULL) {
+        return PS_OK;
+    }
+    if (options->ranks_sim > 1) {
+        return ps_fail(PS_INVALID, "%s with --ranks-sim: what routers choose then means nothing",
+                       asked);
+    }
+    if (options->record_experts != NULL) {
+        PS_TRY(ps_model_record_check(model, options->record_experts));
+    }
+    if (options->route_log == NULL) {
+        return PS_OK;
+    }
+    if (is_same_file(options->model, options->route_log)) {
+        return ps_fail(PS_INVALID, "%s: is the model itself", options->route_log);
+    }
+    return ps_model_start_route_log(model, options->route_log);
+}
+
+ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out)
+{
+    *out = options->memory_bytes;
+    if (options->memory_share == 0) {
+        return PS_OK;
+    }
+    if (options->memory_bytes > 0) {
+        return ps_fail(PS_INVALID, "--memory and --memory-utilization together; one of them would "
+                                   "be right");
+    }
+    *out = (uint64_t)(options->memory_share * (double)ps_machine_available_bytes());
+    return PS_OK;
+}
+
+ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
+                            const ps_session_options *session, ps_model **out)
+{
+    uint64_t memory_bytes;
     PS_TRY(ps_cli_model_check(options));
+    PS_TRY(ps_cli_memory_given(options, &memory_bytes));
     const uint32_t cpus = ps_machine_default_threads(1);
     if (options->started == NULL && threads > cpus) { // ranks look at all of them together
         ps_log(PS_LOG_WARNING,
@@ -90,17 +131,61 @@ ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads, ps_
                cpus, cpus == 1 ? "" : "s", cpus);
     }
     ps_cli_progress progress = {.verb = "loading"};
-    ps_model_options model_options = {.threads = threads,
-                                      .ranks = options->started,
-                                      .trace_file = options->trace,
-                                      .machine_file = options->machine};
+    ps_model_options model_options = {
+        .threads = threads,
+        .ranks = options->started,
+        .trace_file = options->trace,
+        .machine_file = options->machine,
+        .memory_bytes = memory_bytes,
+        .session = session,
+        .expert_bytes = options->expert_bytes,
+        .hot_set = options->hot_set,
+        .hot_experts = options->hot_experts,
+        .hot_cut = options->hot_cut,
+        .expert_policy = (ps_expert_policy_kind)options->expert_policy};
     if (ps_cli_progress_begin(&progress)) {
         model_options.progress = ps_cli_progress_draw;
         model_options.progress_context = &progress;
     }
-    const ps_status status = ps_model_open(options->model, &model_options, out);
+    ps_model *model = NULL;
+    ps_status status = ps_model_open(options->model, &model_options, &model);
     ps_cli_progress_end(&progress);
-    return status;
+    if (status == PS_OK) {
+        status = start_recording(options, model);
+    }
+    if (status != PS_OK) {
+        ps_model_close(model);
+        return status;
+    }
+    *out = model;
+    return PS_OK;
+}
+
+ps_status ps_cli_model_close(const ps_cli_options *options, ps_model *model, ps_status status)
+{
+    const bool is_done = model != NULL && (status == PS_OK || status == PS_CANCELLED);
+    ps_status written = PS_OK;
+    if (is_done && options->record_experts != NULL) {
+        written = ps_model_record_experts(model, options->record_experts);
+    }
+    if (is_done && written == PS_OK && options->route_log != NULL) {
+        written = ps_model_end_route_log(model);
+    }
+    ps_model_close(model);
+    return written == PS_OK ? status : written;
+}
+
+// Whether the model asks for BOS is what it puts before an empty text.
+ps_status ps_cli_find_bos(const ps_model *model, int32_t *out)
+{
+    int32_t *ids = NULL;
+    size_t count = 0;
+    ps_model_info info;
+    ps_model_get_info(model, &info);
+    PS_TRY(ps_model_tokenize(model, "", 0, PS_TEXT_ADD_SPECIAL, &ids, &count));
+    *out = count > 0 && info.bos >= 0 && ids[0] == info.bos ? ids[0] : -1;
+    ps_free(ids);
+    return PS_OK;
 }
 
 ps_status ps_cli_vocabulary_open(const ps_cli_options *options, ps_model **out)
@@ -165,6 +250,8 @@ ps_session_options ps_cli_session_options(const ps_cli_options *options)
                                 .prefetch_threads = options->prefetch_threads,
                                 .comm_schedule = (ps_comm_schedule)options->comm_schedule,
                                 .sequence_parallel = options->sequence_parallel,
+                                .force_routes = options->force_routes,
+                                .check_grouped = options->check_grouped,
                                 .k_type = (ps_kv_type)options->k_type,
                                 .v_type = (ps_kv_type)options->v_type};
 }

@@ -36,7 +36,8 @@ static void keep_failure(failure *kept, ps_status status)
     (void)snprintf(kept->message, sizeof kept->message, "%s", ps_error_message());
 }
 
-// The options of a session, and in `path` the name of its plan file.
+// The options of a session, and in `path` the name of its plan file. Those that go with one rank
+// alone are not there.
 static bool read_options(const ps_command *command, const void *behind, ps_session_options *options,
                          char path[PS_RANKS_PATH_BYTES])
 {
@@ -44,13 +45,15 @@ static bool read_options(const ps_command *command, const void *behind, ps_sessi
     if (command->bytes < sizeof *options || path_bytes > PS_RANKS_PATH_BYTES) {
         return false;
     }
-    unsigned char flag; // no bool may be anything else
+    unsigned char flag, alone; // no bool may be anything else
     memcpy(&flag, (const char *)behind + offsetof(ps_session_options, sequence_parallel), 1);
-    if (flag > 1) {
+    memcpy(&alone, (const char *)behind + offsetof(ps_session_options, check_grouped), 1);
+    if (flag > 1 || alone > 0) {
         return false;
     }
     memcpy(options, behind, sizeof *options);
     memcpy(path, (const char *)behind + sizeof *options, path_bytes);
+    options->force_routes = NULL;
     options->plan_file = path_bytes == 0 ? NULL : path;
     return path_bytes == 0 || memchr(path, '\0', path_bytes) == path + path_bytes - 1;
 }

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_BYTES_MAX ((uint64_t)1 << 20)
-
 // ---- reading
 
 static bool is_printable(const char *text)
@@ -100,20 +98,32 @@ ps_status ps_json_fields_read(const json_t *object, const ps_json_field *fields,
     return PS_OK;
 }
 
+ps_status ps_json_take(json_t *object, const char *key, json_t **out)
+{
+    *out = json_incref(json_object_get(object, key));
+    (void)json_object_del(object, key);
+    return *out != NULL ? PS_OK : ps_fail(PS_INVALID, "'%s' is missing", key);
+}
+
+ps_status ps_json_text_read(const char *text, size_t bytes, json_t **out)
+{
+    json_error_t error;
+    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    return *out != NULL ? PS_OK : ps_fail(PS_INVALID, "line %d: %s", error.line, error.text);
+}
+
 ps_status ps_json_file_read(const char *path, const char *wanted, json_t **out)
 {
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
-    json_error_t error;
     PS_TRY(ps_file_map(path, wanted, &bytes, &size_bytes));
     ps_status status = PS_OK;
-    if (size_bytes > FILE_BYTES_MAX) {
+    if (size_bytes > PS_JSON_FILE_BYTES_MAX) {
         status = ps_fail(PS_INVALID, "%llu bytes; %s has at most %llu",
                          (unsigned long long)size_bytes, wanted,
-                         (unsigned long long)FILE_BYTES_MAX);
+                         (unsigned long long)PS_JSON_FILE_BYTES_MAX);
     } else {
-        *out = json_loadb(bytes == NULL ? "" : bytes, size_bytes, JSON_REJECT_DUPLICATES, &error);
-        status = *out == NULL ? ps_fail(PS_INVALID, "line %d: %s", error.line, error.text) : PS_OK;
+        status = ps_json_text_read(bytes == NULL ? "" : bytes, size_bytes, out);
     }
     ps_file_unmap(bytes, size_bytes);
     return status;

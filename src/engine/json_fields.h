@@ -21,6 +21,7 @@ typedef struct ps_json_field {
 } ps_json_field;
 
 #define PS_JSON_FIELDS_MAX 32u
+#define PS_JSON_FILE_BYTES_MAX ((size_t)8 << 20)
 
 // Reads an object of these keys and no others. With `all` every one has to be there; otherwise what
 // is left out stays as it is. On failure *out may hold a part.
@@ -37,7 +38,14 @@ json_t *ps_json_fields_write(const ps_json_field *fields, size_t count, const vo
 PS_MUST_USE ps_status ps_json_fields_compare(const ps_json_field *fields, size_t count,
                                              const void *its, const void *here);
 
-// A whole file, at most 1 MiB of it, as one JSON value: a reference for json_decref. Messages do
+// Takes a member out of an object, so that what nobody takes can be refused; *out: a reference.
+// PS_INVALID: it is missing.
+PS_MUST_USE ps_status ps_json_take(json_t *object, const char *key, json_t **out);
+
+// A whole text as one JSON value: a reference for json_decref. PS_INVALID names the line.
+PS_MUST_USE ps_status ps_json_text_read(const char *text, size_t bytes, json_t **out);
+
+// A whole file of at most PS_JSON_FILE_BYTES_MAX as one JSON value: a reference for json_decref. Messages do
 // not name the path.
 //
 // PS_NOT_FOUND, PS_IO, PS_INVALID

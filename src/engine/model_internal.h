@@ -2,6 +2,7 @@
 #ifndef PS_ENGINE_MODEL_INTERNAL_H
 #define PS_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/model_experts.h"
 #include "engine/ranks.h"
 #include "engine/tuned.h"
 #include "engine/weights.h"
@@ -40,9 +41,19 @@ struct ps_model {
     ps_tuned tuned;
     char rates[PS_MACHINE_TEXT_BYTES];
     ps_weights *weights;
+    uint64_t memory_bytes; // that it may take; 0: no limit
+    uint64_t expert_bytes; // of that for experts of each session; 0: what is left
+    bool streams_experts;
+    ps_expert_policy_kind expert_policy;
+    const uint32_t *hot; // [hot_count] keys, hottest first
+    uint32_t hot_count;
+    bool hot_cut;    // what there is no room for is left out
     ps_trace *trace; // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;
+    ps_model_experts *experts;             // NULL: it has none, or another rank counts
+    const ps_forced_routes *forced_routes; // of forced_path, which is NULL where there are none
+    char *forced_path;
     uint64_t bytes_per_token;
     double load_ms;
 };

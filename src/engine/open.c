@@ -5,8 +5,10 @@
 #include "comm/handshake.h"
 #include "engine/calibrate.h"
 #include "engine/hints.h"
+#include "engine/hot_set.h"
 #include "engine/machine_file.h"
 #include "engine/model_internal.h"
+#include "engine/streamed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +53,37 @@ static ps_status note_unused(const ps_gguf *file, const ps_graph *graph)
     return PS_OK;
 }
 
+// Decides before loading what stays in memory.
+static ps_status plan_memory(ps_model *model, const ps_model_options *options)
+{
+    ps_memory_split split;
+    if (options->memory_bytes == 0 && options->expert_bytes == 0) {
+        return options->hot_set == NULL
+                   ? PS_OK
+                   : ps_fail(PS_INVALID, "%s: without a limit of memory all experts are kept",
+                             options->hot_set);
+    }
+    const ps_memory_given given = {.memory_bytes = options->memory_bytes,
+                                   .expert_bytes = options->expert_bytes,
+                                   .session = options->session};
+    PS_TRY(ps_memory_plan(model->config, model->file, &model->machine, &given, &split));
+    model->memory_bytes = options->memory_bytes;
+    model->expert_bytes = options->expert_bytes;
+    model->expert_policy = options->expert_policy;
+    model->streams_experts = split.streams;
+    if (options->hot_set != NULL) {
+        PS_TRY(ps_hot_set_read(options->hot_set, ps_gguf_fingerprint(model->file),
+                               split.expert_layers, model->config->experts, options->hot_experts,
+                               &model->arena, &model->hot, &model->hot_count));
+        model->hot_cut = options->hot_cut || options->hot_experts == 0;
+    }
+    return split.streams && ps_ranks_are_several(model->ranks)
+               ? ps_fail(PS_UNSUPPORTED,
+                         "the experts do not all fit into the memory given, and ranks that share a "
+                         "model keep all of theirs; one rank would be right")
+               : PS_OK;
+}
+
 static ps_status load_weights(ps_model *model, const ps_model_options *options)
 {
     ps_arena scratch;
@@ -70,10 +103,14 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
                                                           .rank = ps_ranks_rank(model->ranks)});
     }
     if (status == PS_OK) {
+        status = plan_memory(model, options);
+    }
+    if (status == PS_OK) {
         status = model->source.pst != NULL
-                     ? ps_weights_map(model->source.pst, &graph, &model->weights)
-                     : ps_weights_load(model->file, &graph, model->team, &progress,
-                                       &model->weights);
+                     ? ps_weights_map(model->source.pst, &graph,
+                                      model->streams_experts ? model->path : NULL, &model->weights)
+                     : ps_weights_load(model->file, &graph, model->team, model->streams_experts,
+                                       &progress, &model->weights);
     }
     ps_arena_deinit(&scratch);
     return status;
@@ -131,6 +168,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(ps_team_create(threads, &model->team));
     PS_TRY(ps_model_start_trace(model, options->trace_file));
     PS_TRY(load_weights(model, options));
+    PS_TRY(ps_model_experts_start(model));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
 }
@@ -321,6 +359,7 @@ void ps_model_close(ps_model *model)
         ps_ranks_tell_end(model->ranks, PS_WORD_CLOSE, 0);
     }
     ps_model_end_trace(model);
+    ps_model_experts_end(model->experts);
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);
     ps_chat_template_destroy(model->chat_template);

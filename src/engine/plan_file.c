@@ -2,6 +2,7 @@
 #include "engine/calibrate.h"
 #include "engine/machine_file.h"
 #include "engine/session_plans.h"
+#include "engine/streamed.h"
 #include "engine/tune_ratios.h"
 #include "engine/tuned.h"
 
@@ -122,7 +123,21 @@ static void add_ratio_json(json_t *document, const ps_plan *plan, const ps_pass_
     (void)json_object_set_new(document, "missing_module", json_string(missing_module(plan)));
 }
 
-static ps_status print_json(const ps_plan *plan, const ps_pass_options *options, ps_buffer *out)
+static void add_memory_json(json_t *document, const ps_memory_split *split)
+{
+    (void)json_object_set_new(
+        document, "memory",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:b}", "given_bytes",
+                  (json_int_t)split->memory_bytes, "process_bytes", (json_int_t)split->base_bytes,
+                  "dense_bytes", (json_int_t)split->dense_bytes, "session_bytes",
+                  (json_int_t)split->session_bytes, "experts_bytes",
+                  (json_int_t)split->experts_bytes, "kept_bytes", (json_int_t)split->resident_bytes,
+                  "least_bytes", (json_int_t)split->floor_bytes, "experts", (int)split->experts,
+                  "streams", (int)split->streams));
+}
+
+static ps_status print_json(const ps_plan *plan, const ps_pass_options *options,
+                            const ps_memory_split *split, ps_buffer *out)
 {
     const ps_machine *machine = options->machine;
     const totals sum = add_up(plan);
@@ -162,6 +177,9 @@ static ps_status print_json(const ps_plan *plan, const ps_pass_options *options,
         prefetches);
     if (document != NULL && options->prefetch == PS_PREFETCH_RATIO) {
         add_ratio_json(document, plan, options);
+    }
+    if (document != NULL && split->base_bytes > 0) {
+        add_memory_json(document, split);
     }
     char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
     json_decref(document);
@@ -225,7 +243,8 @@ static ps_status print_ratio_text(const ps_plan *plan, const ps_pass_options *op
                : ps_buffer_printf(out, "# %s: declined, the model has no such module\n", missing);
 }
 
-static ps_status print_text(const ps_plan *plan, const ps_pass_options *options, ps_buffer *out)
+static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
+                            const ps_memory_split *split, ps_buffer *out)
 {
     const ps_machine *machine = options->machine;
     const totals sum = add_up(plan);
@@ -236,6 +255,9 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
         plan->step_count, sum.barriers, (double)sum.bytes / 1e6, (double)sum.ns / 1e6));
     if (options->prefetch == PS_PREFETCH_RATIO) {
         PS_TRY(print_ratio_text(plan, options, out));
+    }
+    if (split->base_bytes > 0) {
+        PS_TRY(ps_memory_print(split, out));
     }
     return ps_plan_print(plan, out);
 }
@@ -379,6 +401,22 @@ static ps_status print_session(session_plans *s, ps_buffer *out)
     return PS_OK;
 }
 
+// How memory would be split for a session of such a context; *out as it is when nothing is given.
+static ps_status split_memory(const ps_gguf *file, const ps_model_config *config,
+                              const ps_plan_options *options, const ps_machine *machine,
+                              ps_memory_split *out)
+{
+    const ps_session_options session = {.context_tokens = options->context_tokens,
+                                        .k_type = options->k_type,
+                                        .v_type = options->v_type};
+    const ps_memory_given given = {.memory_bytes = options->memory_bytes,
+                                   .expert_bytes = options->expert_bytes,
+                                   .session = &session};
+    return given.memory_bytes + given.expert_bytes == 0
+               ? PS_OK
+               : ps_memory_plan(config, file, machine, &given, out);
+}
+
 ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
                              ps_machine *machine, ps_plan **out)
 {
@@ -401,7 +439,10 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     }
     ps_prefetch_policy policy = options->prefetch;
     PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
+    ps_memory_split split = {.streams = false};
+    PS_TRY(split_memory(file, config, options, machine, &split));
     const ps_pass_options pass = {.rows_max = rows,
+                                  .streams_experts = split.streams,
                                   .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
                                   .context_max = context,
                                   .k_dtype = ps_kv_type_dtype(options->k_type),
@@ -424,14 +465,18 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     const ps_pass_options pass = {
         .machine = &machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
+    ps_memory_split split = {.experts = 0};
+    const ps_model_config *config;
     PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
+    PS_TRY(ps_model_read(file, arena, &config));
+    PS_TRY(split_memory(file, config, options, &machine, &split));
     switch (format) {
     case PS_PLAN_JSON:
-        return print_json(plan, &pass, out);
+        return print_json(plan, &pass, &split, out);
     case PS_PLAN_DOT:
         return print_dot(plan, out);
     default:
-        return print_text(plan, &pass, out);
+        return print_text(plan, &pass, &split, out);
     }
 }
 

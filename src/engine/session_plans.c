@@ -234,8 +234,9 @@ static ps_status choose_plans(const ps_plan_set *set, const ps_bucket *buckets, 
 static ps_status make_plan(const ps_model *model, const ps_session_options *options,
                            const ps_bucket *bucket, ps_arena *arena, const ps_plan **out)
 {
-    const ps_pass_options pass = ps_session_pass_options(
+    ps_pass_options pass = ps_session_pass_options(
         options, bucket, &model->machine, ps_ranks_size(model->ranks), ps_ranks_rank(model->ranks));
+    pass.streams_experts = model->streams_experts;
     ps_plan *plan = NULL;
     PS_TRY(ps_engine_make_plan(model->config, model->file, &pass, arena, &plan));
     *out = plan;

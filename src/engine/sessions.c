@@ -1,6 +1,8 @@
 // engine/sessions.c - options of a session, and an executor for its plans.
 #include "base/log.h"
+#include "engine/forced_routes.h"
 #include "engine/session_plans.h"
+#include "engine/streamed.h"
 #include "session/sampler.h"
 #include "session/session.h"
 
@@ -128,7 +130,14 @@ static ps_status bind_plans(const ps_model *model, const ps_session_options *opt
         }
         programs[i] = program;
     }
-    return ps_exec_prepare(exec);
+    PS_TRY(ps_exec_prepare(exec));
+    if (model->streams_experts) {
+        ps_expert_store *store = NULL;
+        PS_TRY(ps_streamed_create_store(
+            model, ps_exec_workspace_bytes(exec) + ps_exec_kv_bytes(exec), &store));
+        ps_exec_take_experts(exec, store);
+    }
+    return PS_OK;
 }
 
 // On success config has an executor with programs [program_count].
@@ -136,13 +145,17 @@ static ps_status create_exec(const ps_model *model, const ps_session_options *op
                              ps_plan_source source, ps_session_config *config,
                              const ps_program **programs)
 {
-    ps_exec_options exec_options = {.sequences = options->sequences,
-                                    .context_tokens = options->context_tokens,
-                                    .lanes = model->trace == NULL ? NULL : &model->lanes,
-                                    .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO ||
-                                                       options->prefetch == PS_PREFETCH_DEFAULT,
-                                    .prefetch_threads = options->prefetch_threads,
-                                    .comm = ps_ranks_comm(model->ranks)};
+    ps_exec_options exec_options = {
+        .sequences = options->sequences,
+        .context_tokens = options->context_tokens,
+        .lanes = model->trace == NULL ? NULL : &model->lanes,
+        .guards_prefetch = options->prefetch == PS_PREFETCH_AUTO ||
+                           options->prefetch == PS_PREFETCH_DEFAULT,
+        .prefetch_threads = options->prefetch_threads,
+        .comm = ps_ranks_comm(model->ranks),
+        .forced_routes = options->force_routes == NULL ? NULL : model->forced_routes,
+        .checks_grouped = options->check_grouped,
+        .routes = model->experts == NULL ? NULL : &model->experts->observer};
     memcpy(exec_options.group_blocks, config->group_blocks, sizeof exec_options.group_blocks);
     PS_TRY(ps_exec_create(model->team, &model->kernels, &exec_options, &config->exec));
     const ps_status status = bind_plans(model, options, source, config->exec, programs,
@@ -339,6 +352,45 @@ static ps_status prepare_prefetch(ps_model *model, ps_session_options *options)
     return threads > 0 ? ps_model_trace_side(model) : PS_OK;
 }
 
+static ps_status check_developer_option(const ps_model *model, const char *option)
+{
+    if (model->config->experts == 0) {
+        return ps_fail(PS_INVALID, "%s: the model has no experts", option);
+    }
+    return ps_ranks_are_several(model->ranks)
+               ? ps_fail(PS_INVALID, "%s with several ranks: one rank would be right", option)
+               : PS_OK;
+}
+
+// Reads the log once for all sessions that take it.
+static ps_status prepare_routes(ps_model *model, const char *path)
+{
+    if (model->forced_path != NULL && strcmp(path, model->forced_path) == 0) {
+        return PS_OK;
+    }
+    const ps_forced_routes *routes = NULL;
+    PS_TRY(ps_forced_routes_read(path, model->config, &model->arena, &routes));
+    char *name = ps_arena_strndup(&model->arena, path, strlen(path));
+    if (name == NULL) {
+        return PS_NO_MEMORY;
+    }
+    model->forced_routes = routes;
+    model->forced_path = name;
+    return PS_OK;
+}
+
+static ps_status prepare_developer_options(ps_model *model, const ps_session_options *options)
+{
+    if (options->check_grouped) {
+        PS_TRY(check_developer_option(model, "--check-grouped"));
+    }
+    if (options->force_routes != NULL) {
+        PS_TRY(check_developer_option(model, "--force-routes"));
+        PS_TRY(prepare_routes(model, options->force_routes));
+    }
+    return PS_OK;
+}
+
 ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps_session **out)
 {
     ps_session_options options = given == NULL ? (ps_session_options){0} : *given;
@@ -350,6 +402,7 @@ ps_status ps_session_create(ps_model *model, const ps_session_options *given, ps
                        ps_ranks_rank(model->ranks));
     }
     PS_TRY(ps_session_options_complete(model->config, &options));
+    PS_TRY(prepare_developer_options(model, &options));
     PS_TRY(prepare_prefetch(model, &options));
     ps_told_session *told = NULL;
     if (ps_ranks_are_several(model->ranks)) {

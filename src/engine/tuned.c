@@ -70,19 +70,11 @@ static const ps_json_field HEAD[] = {
 
 // ---- reading
 
-// Takes a member out of the object, so that what nobody takes can be refused.
-static ps_status take(json_t *root, const char *key, json_t **out)
-{
-    *out = json_incref(json_object_get(root, key));
-    (void)json_object_del(root, key);
-    return *out != NULL ? PS_OK : ps_fail(PS_INVALID, "'%s' is missing", key);
-}
-
 static ps_status read_part(json_t *root, const char *key, const ps_json_field *fields, size_t count,
                            void *out)
 {
     json_t *part = NULL;
-    PS_TRY(take(root, key, &part));
+    PS_TRY(ps_json_take(root, key, &part));
     const ps_status status = ps_json_fields_read(part, fields, count, true, out);
     json_decref(part);
     return status == PS_OK ? PS_OK : ps_fail_prefix(status, "%s", key);
@@ -92,7 +84,7 @@ static ps_status read_list(json_t *root, const char *key, const ps_json_field *f
                            void *out, size_t item_bytes, uint32_t most, uint32_t *out_count)
 {
     json_t *list = NULL;
-    PS_TRY(take(root, key, &list));
+    PS_TRY(ps_json_take(root, key, &list));
     const size_t length = json_array_size(list);
     ps_status status = PS_OK;
     if (!json_is_array(list) || length > most) {
@@ -252,13 +244,6 @@ static ps_status make_folders(const char *path)
     return PS_OK;
 }
 
-static ps_status write_text(const char *path, ps_str text, bool replace)
-{
-    ps_new_file file;
-    PS_TRY(ps_new_file_create(&file, path, replace));
-    return ps_new_file_finish(&file, ps_new_file_write(&file, text.data, text.length, 0));
-}
-
 ps_status ps_tuned_write(const ps_tuned *tuned, const char *path, bool replace)
 {
     ps_buffer text = {0};
@@ -267,7 +252,7 @@ ps_status ps_tuned_write(const ps_tuned *tuned, const char *path, bool replace)
         status = make_folders(path);
     }
     if (status == PS_OK) {
-        status = write_text(path, (ps_str){text.data, text.length}, replace);
+        status = ps_new_file_write_all(path, text.data, text.length, replace);
         status = status == PS_OK ? PS_OK : ps_file_name_error(path, status);
     }
     ps_buffer_deinit(&text);

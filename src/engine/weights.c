@@ -15,6 +15,7 @@
 // Bytes that a worker packs between two reports of progress, and after which it gives the file's
 // pages back.
 #define SLICE_BYTES ((uint64_t)4 << 20)
+#define PAGE_BYTES ((uint64_t)4096)
 #define READ_UNIT_BYTES 512u // of the read kernel
 #define FILL_BYTES_LEAST ((uint64_t)64 << 20)
 
@@ -32,7 +33,9 @@ struct ps_weights {
     uint32_t count;
     char *memory; // packed here; NULL: all mapped
     uint64_t memory_bytes;
-    uint64_t total_bytes; // of all weights
+    uint64_t total_bytes; // of all weights in memory
+    bool streams_experts;
+    ps_weights_experts experts;
 };
 
 static int by_name(const void *a, const void *b)
@@ -124,6 +127,121 @@ static uint64_t offset_in_whole(const ps_weight *weight, const source *from)
     return from->row_first / PS_GROUP_ROWS * ps_packed_group_bytes(weight->dtype, weight->inputs);
 }
 
+static bool is_streamed(const ps_weights *weights, const ps_weight *weight)
+{
+    return weights->streams_experts && weight->experts > 0;
+}
+
+const ps_weights_experts *ps_weights_get_experts(const ps_weights *weights)
+{
+    return &weights->experts;
+}
+
+ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena, ps_expert_layer **out,
+                                  uint32_t *out_count)
+{
+    uint32_t last = 0;
+    uint32_t count = 0;
+    ps_expert_layer *layers = PS_ARENA_NEW(arena, ps_expert_layer, graph->node_count);
+    if (layers == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const ps_node *node = &graph->nodes[i];
+        if (node->op != PS_OP_EXPERT_LINEAR) {
+            continue;
+        }
+        count += node->attributes.layer != last;
+        last = node->attributes.layer;
+        const ps_value *weight = &graph->values[node->inputs[2]];
+        ps_expert_layer *layer = &layers[count - 1];
+        ps_assert(layer->part_count < PS_EXPERT_PARTS_MAX);
+        layer->experts = weight->experts;
+        layer->names[layer->part_count] = weight->name;
+        layer->parts[layer->part_count++] = (ps_expert_part){
+            .size_bytes = ps_dtype_row_bytes(weight->dtype, weight->columns) * weight->rows,
+            .packed_bytes = ps_packed_bytes(weight->dtype, weight->rows, weight->columns)};
+    }
+    *out = layers;
+    *out_count = count;
+    return PS_OK;
+}
+
+static ps_status find_compiled(const ps_pst *file, const ps_weight *weight, const source *from,
+                               const ps_pst_weight **out);
+
+static ps_status list_experts(ps_weights *weights, const ps_graph *graph)
+{
+    return ps_weights_list_experts(graph, &weights->arena, &weights->experts.layers,
+                                   &weights->experts.layer_count);
+}
+
+static ps_weight *stored_weight(ps_weights *weights, const ps_expert_layer *layer, uint32_t part)
+{
+    const ps_weight *found = ps_weights_find(weights, layer->names[part]);
+    return &weights->list[found - weights->list];
+}
+
+// The number of a file, which becomes one of those that experts are read from.
+static ps_status number_path(ps_weights *weights, const char *path, uint32_t *out)
+{
+    ps_weights_experts *experts = &weights->experts;
+    uint32_t at = 0;
+    while (at < experts->path_count && experts->paths[at] != path) {
+        at++;
+    }
+    if (at == experts->path_count) {
+        PS_TRY(ps_arena_grow(&weights->arena, (void **)&experts->paths, sizeof *experts->paths, at,
+                             &experts->path_capacity));
+        experts->paths[experts->path_count++] = path;
+    }
+    *out = at;
+    return PS_OK;
+}
+
+// Where the matrices of a layer's experts are in a GGUF file.
+static ps_status place_in_gguf(ps_weights *weights, const ps_gguf *file, uint32_t l)
+{
+    ps_expert_layer *layer = &weights->experts.layers[l];
+    for (uint32_t p = 0; p < layer->part_count; p++) {
+        ps_weight *weight = stored_weight(weights, layer, p);
+        const ps_gguf_place place = ps_gguf_tensor_place(
+            file, weights->sources[weight - weights->list].tensor);
+        weight->stored.layer = l;
+        weight->stored.part = p;
+        layer->parts[p].stride_bytes = layer->parts[p].size_bytes;
+        layer->parts[p].offset_bytes = place.offset_bytes;
+        PS_TRY(number_path(weights, place.path, &layer->parts[p].file));
+    }
+    return PS_OK;
+}
+
+// The records of a layer's experts in a compiled file: one part, in which each matrix has a place.
+static ps_status place_in_records(ps_weights *weights, const ps_pst *file, uint32_t l)
+{
+    ps_expert_layer *layer = &weights->experts.layers[l];
+    const ps_pst_weight *first = ps_pst_weight_find(file, layer->names[0]);
+    for (uint32_t p = 0; p < layer->part_count; p++) {
+        ps_weight *weight = stored_weight(weights, layer, p);
+        const ps_pst_weight *whole = NULL;
+        PS_TRY(find_compiled(file, weight, &weights->sources[weight - weights->list], &whole));
+        if (whole->stack == NULL || whole->stack != first->stack) {
+            return ps_fail(PS_INVALID, "'%s' of the compiled file is in no record of experts",
+                           whole->name);
+        }
+        weight->stored.layer = l;
+        weight->stored.part = 0;
+        weight->stored.offset_bytes = whole->offset_bytes - whole->stack->offset_bytes;
+    }
+    layer->part_count = 1;
+    layer->checksums = first->stack->checksums;
+    layer->parts[0] = (ps_expert_part){.offset_bytes = first->stack->offset_bytes,
+                                       .stride_bytes = first->stack->stride_bytes,
+                                       .size_bytes = first->stack->record_bytes,
+                                       .packed_bytes = first->stack->record_bytes};
+    return PS_OK;
+}
+
 // Of experts that are packed one after the other.
 static void set_packed_stride(ps_weight *weight)
 {
@@ -173,7 +291,7 @@ static ps_status list_weights(ps_weights *weights, const ps_gguf *file, const ps
                                        .row_first = value->row_first,
                                        .column_first = value->column_first};
         weights->sources[i].whole = find_whole(weights, weight, &weights->sources[i]);
-        if (weights->sources[i].whole == NULL) {
+        if (weights->sources[i].whole == NULL && !is_streamed(weights, weight)) {
             weights->memory_bytes += ps_round_up(ps_weight_bytes(weight), PS_CACHE_LINE_BYTES);
         }
     }
@@ -228,7 +346,7 @@ static void pack_share(void *argument, uint32_t worker, uint32_t workers)
     uint64_t done_bytes = 0;
     for (uint32_t i = 0; i < job->weights->count; i++) {
         const ps_weight *weight = &job->weights->list[i];
-        if (weight->is_vector || job->weights->sources[i].whole != NULL) {
+        if (weight->is_vector || weight->data == NULL || job->weights->sources[i].whole != NULL) {
             continue;
         }
         const uint64_t per_matrix = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
@@ -255,6 +373,12 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
                       ps_team *team, const ps_weights_progress *progress)
 {
     PS_TRY(list_weights(weights, file, graph));
+    if (weights->streams_experts) {
+        PS_TRY(list_experts(weights, graph));
+        for (uint32_t l = 0; l < weights->experts.layer_count; l++) {
+            PS_TRY(place_in_gguf(weights, file, l));
+        }
+    }
     weights->total_bytes = weights->memory_bytes;
     PS_TRY(ps_machine_check_memory(weights->memory_bytes, "the weights"));
     void *memory;
@@ -263,6 +387,9 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
     for (uint32_t i = 0; i < weights->count; i++) {
         const source *from = &weights->sources[i];
         ps_weight *weight = &weights->list[i];
+        if (is_streamed(weights, weight)) {
+            continue;
+        }
         weight->data = from->whole == NULL
                            ? weights->memory + from->offset_bytes
                            : (const char *)from->whole->data + offset_in_whole(weight, from);
@@ -306,10 +433,12 @@ static ps_status finish(ps_weights *weights, ps_status status, ps_weights **out)
 }
 
 ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
-                          const ps_weights_progress *progress, ps_weights **out)
+                          bool streams_experts, const ps_weights_progress *progress,
+                          ps_weights **out)
 {
     ps_weights *weights = NULL;
     PS_TRY(create(&weights));
+    weights->streams_experts = streams_experts;
     return finish(weights, load(weights, file, graph, team, progress), out);
 }
 
@@ -421,22 +550,56 @@ static ps_status allocate_copies(ps_weights *weights)
 static ps_status map(ps_weights *weights, const ps_pst *file, const ps_graph *graph)
 {
     PS_TRY(list_weights(weights, ps_pst_gguf(file), graph));
-    if (weights->memory_bytes <= ps_machine_available_bytes()) {
+    if (!weights->streams_experts && weights->memory_bytes <= ps_machine_available_bytes()) {
         ps_pst_read_ahead(file);
     }
     weights->total_bytes = weights->memory_bytes;
     PS_TRY(allocate_copies(weights));
     for (uint32_t i = 0; i < weights->count; i++) {
-        PS_TRY(map_weight(weights, file, i));
+        if (!is_streamed(weights, &weights->list[i])) {
+            PS_TRY(map_weight(weights, file, i));
+        }
     }
     return PS_OK;
 }
 
-ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights **out)
+// Memory is counted when it has been touched: of a model that gets so much and no more, weights in
+// a mapping are read at once.
+static void touch_weights(const ps_weights *weights)
+{
+    for (uint32_t i = 0; i < weights->count; i++) {
+        const volatile char *data = weights->list[i].data;
+        const uint64_t bytes = ps_weight_bytes(&weights->list[i]);
+        for (uint64_t at = 0; data != NULL && at < bytes; at += PAGE_BYTES) {
+            (void)data[at];
+        }
+    }
+}
+
+static ps_status map_streamed(ps_weights *weights, const ps_pst *file, const char *path,
+                              const ps_graph *graph)
+{
+    uint32_t number;
+    PS_TRY(map(weights, file, graph));
+    PS_TRY(number_path(weights, path, &number));
+    PS_TRY(list_experts(weights, graph));
+    for (uint32_t l = 0; l < weights->experts.layer_count; l++) {
+        PS_TRY(place_in_records(weights, file, l));
+    }
+    touch_weights(weights);
+    return PS_OK;
+}
+
+ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, const char *streamed_from,
+                         ps_weights **out)
 {
     ps_weights *weights = NULL;
     PS_TRY(create(&weights));
-    return finish(weights, map(weights, file, graph), out);
+    weights->streams_experts = streamed_from != NULL;
+    return finish(weights,
+                  streamed_from == NULL ? map(weights, file, graph)
+                                        : map_streamed(weights, file, streamed_from, graph),
+                  out);
 }
 
 // ---- how fast they can be read
@@ -453,6 +616,9 @@ static uint64_t fill_bytes(const fill *f, uint32_t worker, uint32_t workers, boo
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < f->weights->count && bytes < f->most_bytes; i++) {
         const ps_weight *weight = &f->weights->list[i];
+        if (weight->data == NULL) {
+            continue;
+        }
         const uint64_t share = ps_weight_bytes(weight) / matrices(weight) / workers /
                                READ_UNIT_BYTES * READ_UNIT_BYTES;
         for (uint64_t m = 0; reads && m < matrices(weight); m++) {

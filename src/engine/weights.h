@@ -13,20 +13,25 @@ typedef struct ps_weights_progress {
     void *context;
 } ps_weights_progress;
 
-// Packs every weight that the graph names, on all workers of the team. Names are borrowed from the
-// file, which must stay open; its tensor data is not needed afterwards.
+// Packs every weight that the graph names, on all workers of the team; but, where experts are
+// streamed, not those, which stay in the file. Names are borrowed from the file, which must stay
+// open; its tensor data is not needed afterwards.
 //
 // PS_NOT_FINITE  a norm, bias or rope factor is NaN or infinite
 // PS_NO_MEMORY   they are larger than the memory that is free
 PS_MUST_USE ps_status ps_weights_load(const ps_gguf *file, const ps_graph *graph, ps_team *team,
-                                      const ps_weights_progress *progress, ps_weights **out);
+                                      bool streams_experts, const ps_weights_progress *progress,
+                                      ps_weights **out);
 
 // Finds every weight that the graph names in a compiled file, which must stay open: weights are
 // pointers into it. Reads vectors; the rest is read ahead when it fits the memory that is free.
+// streamed_from: the file's path (borrowed) where experts are streamed from it; the others are then
+// read. NULL: all are in memory.
 //
 // PS_INVALID     a weight is missing, or has not the graph's type and shape
 // PS_NOT_FINITE  as above
-PS_MUST_USE ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph, ps_weights **out);
+PS_MUST_USE ps_status ps_weights_map(const ps_pst *file, const ps_graph *graph,
+                                     const char *streamed_from, ps_weights **out);
 
 void ps_weights_free(ps_weights *weights); // NULL is allowed
 
@@ -47,6 +52,21 @@ double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const p
 
 // Bytes of one weight, as it is packed.
 uint64_t ps_weight_bytes(const ps_weight *weight);
+
+// The layers of experts of a graph, before it is fused: sizes; files and offsets are 0. Memory comes
+// from the arena.
+PS_MUST_USE ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena,
+                                              ps_expert_layer **out, uint32_t *out_count);
+
+// Experts that are streamed: layers in the order in which a step wants them, and the files that
+// they are in, whose numbers are those of their parts.
+typedef struct ps_weights_experts {
+    ps_expert_layer *layers;
+    uint32_t layer_count; // 0: nothing is streamed
+    const char **paths;   // [path_count]
+    uint32_t path_count, path_capacity;
+} ps_weights_experts;
+const ps_weights_experts *ps_weights_get_experts(const ps_weights *weights);
 
 // A ps_weight_lookup; context is the ps_weights.
 const ps_weight *ps_weights_find(void *context, const char *name);

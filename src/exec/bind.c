@@ -1,4 +1,5 @@
 // exec/bind.c - a plan's names become addresses.
+#include "exec/check_grouped.h"
 #include "exec/linear_internal.h"
 
 #include <string.h>
@@ -26,6 +27,11 @@ static ps_status bind_weight(const ps_plan_step *step, const ps_plan_value *valu
                        value->is.name, ps_dtype_get(weight->dtype)->name, weight->outputs,
                        weight->inputs, weight->experts, ps_dtype_get(value->is.dtype)->name,
                        value->is.rows, value->is.columns, value->is.experts);
+    }
+    // Only an expert_ffn asks the store.
+    if (weight->data == NULL && step->op != PS_OP_EXPERT_FFN && step->op != PS_OP_EXPERT_EXPECT) {
+        return ps_fail(PS_INVALID, "weight '%s' is streamed, the plan's %s takes it from memory",
+                       weight->name, ps_op_get(step->op)->name);
     }
     out->weight = weight;
     return PS_OK;
@@ -133,7 +139,7 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
     case PS_OP_ROPE_TABLE:
         return step->output.columns * sizeof(double);
     case PS_OP_ROUTE:
-        return (step->plan->attributes.experts + step->plan->attributes.top_k) * sizeof(float);
+        return ps_exec_route_scratch_bytes(&step->plan->attributes);
     case PS_OP_ATTENTION:
     case PS_OP_ATTENTION_PARTIAL:
         return ps_exec_attention_scratch_bytes(step->plan, first, step->inputs[1].value);
@@ -143,10 +149,50 @@ static uint64_t step_scratch_bytes(const ps_plan *plan, const ps_bound_step *ste
         return ps_linear_scratch_bytes(step->inputs[0].dtype, first->is.columns);
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
+    case PS_OP_EXPERT_FFN:
         return ps_exec_experts_scratch_bytes(plan, step);
     default:
         return 0;
     }
+}
+
+// A route that only an expert_expect reads.
+static bool is_guess(const ps_plan *plan, uint32_t route)
+{
+    const ps_plan_step *next = &plan->steps[route + 1]; // a route is not the last step
+    return next->op == PS_OP_EXPERT_EXPECT && next->inputs[0] == plan->steps[route].output;
+}
+
+// The steps that read one route stand together: they are one MoE layer.
+static ps_status number_moe_layers(const ps_exec *exec, const ps_program *program)
+{
+    const ps_route_observer *observer = exec->options.routes;
+    uint32_t route = PS_NO_VALUE;
+    uint32_t layers = 0;
+    for (uint32_t i = 0; i < program->plan->step_count; i++) {
+        ps_bound_step *step = &program->steps[i];
+        const ps_op_attributes *is = &step->plan->attributes;
+        if (step->plan->op == PS_OP_ROUTE) {
+            step->moe_layer = is_guess(program->plan, i) ? PS_NO_MOE_LAYER : layers;
+        }
+        if (step->plan->op != PS_OP_EXPERT_GATE_UP && step->plan->op != PS_OP_EXPERT_LINEAR &&
+            step->plan->op != PS_OP_EXPERT_FFN) {
+            continue;
+        }
+        if (observer != NULL &&
+            (is->experts != observer->experts || is->top_k != observer->top_k)) {
+            return ps_fail(PS_INVALID, "step %u chooses %u of %u experts, the model %u of %u", i,
+                           is->top_k, is->experts, observer->top_k, observer->experts);
+        }
+        step->is_moe_begin = step->plan->inputs[1] != route;
+        layers += step->is_moe_begin;
+        step->moe_layer = layers - 1;
+        route = step->plan->inputs[1];
+    }
+    return observer == NULL || layers == observer->layers
+               ? PS_OK
+               : ps_fail(PS_INVALID, "the plan has %u MoE layers, the model %u", layers,
+                         observer->layers);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -170,6 +216,13 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
             PS_TRY(bind_operand(exec, plan, step, step->output, lookup, context, &bound->output));
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
+        if (step->op == PS_OP_EXPERT_FFN) {
+            exec->between_bytes = larger(exec->between_bytes, ps_exec_between_bytes(plan, bound));
+            exec->experts_max = step->attributes.experts > exec->experts_max
+                                    ? step->attributes.experts
+                                    : exec->experts_max;
+        }
+        exec->check_bytes = larger(exec->check_bytes, ps_check_scratch_bytes(bound));
         if (step->stream == PS_STREAM_COMM) {
             exec->comm_scratch_bytes = larger(
                 exec->comm_scratch_bytes,
@@ -312,6 +365,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         }
     }
     PS_TRY(bind_steps(exec, program, lookup, context));
+    PS_TRY(number_moe_layers(exec, program));
     PS_TRY(bind_prefetches(exec, program));
     exec->shared_bytes = larger(exec->shared_bytes, plan->shared_bytes);
     exec->private_bytes = larger(exec->private_bytes, plan->private_bytes);

@@ -8,6 +8,7 @@
 
 #include "comm/comm.h"
 #include "exec/team.h"
+#include "experts/store.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
 #include "trace/trace.h"
@@ -17,15 +18,20 @@ typedef struct ps_program ps_program; // a plan bound to an executor
 
 // One tensor as the workers read it. Matrices: packed groups (base/layout.h); those of experts are
 // expert_stride_bytes apart, ps_packed_bytes where nothing is between them. Vectors (is_vector):
-// f32 [inputs].
+// f32 [inputs]. Experts that a store keeps have no data: they are its layer `stored.layer`, and
+// begin at `stored.offset_bytes` of its part `stored.part`.
 typedef struct ps_weight {
     const char *name;
     ps_dtype dtype;
     uint32_t outputs, inputs;
     uint32_t experts; // 0: one matrix
     bool is_vector;
-    const void *data;             // 64-byte aligned
+    const void *data;             // 64-byte aligned; NULL: in the store
     uint64_t expert_stride_bytes; // from one expert's matrix to the next
+    struct {
+        uint32_t layer, part;
+        uint64_t offset_bytes;
+    } stored;
 } ps_weight;
 
 // The packed matrix of one expert.
@@ -47,6 +53,33 @@ typedef struct ps_exec_lanes {
     ps_trace_lane *comm;
 } ps_exec_lanes;
 
+// What the router of one MoE layer chose for the rows of a step.
+typedef struct ps_routes {
+    uint32_t layer; // counts the MoE layers of the plan from 0
+    uint32_t row_count;
+    const ps_step_row *rows; // [row_count]
+    const char *ids;         // of row 0: int32_t [top_k], best first, all of them below `experts`
+    uint64_t row_bytes;      // from the ids of a row to those of the next
+} ps_routes;
+
+// Sees every call of a MoE layer once, before its experts are read, on the thread that runs the
+// step. What it is handed lives as long as the call. The other workers compute meanwhile, so it has
+// to be quick.
+typedef struct ps_route_observer {
+    uint32_t layers, experts, top_k; // of the model; plans of others are refused
+    void (*see)(void *context, const ps_routes *routes);
+    void *context;
+} ps_route_observer;
+
+// Experts that tokens go to whatever routers say, so that models of random weights have the skew of
+// a trace. Sequence s takes those of sequence s % sequences; behind the last token of that one they
+// begin again.
+typedef struct ps_forced_routes {
+    uint32_t sequences, layers, top_k; // layers: MoE layers, as many as the plan has
+    const uint64_t *starts; // [sequences + 1] tokens of all sequences before; each has one at least
+    const uint16_t *ids; // [starts[sequences]][layers][top_k]; of a token and layer all different
+} ps_forced_routes;
+
 typedef struct ps_exec_options {
     uint32_t sequences;                        // slots for sequences, >= 1
     uint32_t context_tokens;                   // positions a sequence may have
@@ -57,6 +90,9 @@ typedef struct ps_exec_options {
     uint32_t prefetch_threads; // that do nothing else; up to the workers of the team
     bool guards_prefetch;      // sites that do not pay in a kind of window are switched off there
     ps_comm *comm; // of plans for several ranks; borrowed, outlives the executor; NULL: one rank
+    const ps_forced_routes *forced_routes; // borrowed, outlives the executor; NULL: none
+    bool checks_grouped; // experts are computed for each row alone, too, and all bits compared
+    const ps_route_observer *routes; // borrowed, outlives the executor; NULL: nobody looks
 } ps_exec_options;
 
 // The team is borrowed and outlives the executor.
@@ -70,12 +106,24 @@ void ps_exec_destroy(ps_exec *exec); // also its programs; NULL is allowed
 //
 // PS_NOT_FOUND  the plan names a weight that is not there
 // PS_INVALID    a weight's dtype or shape is not what the plan says; context_max above the
-//               executor's; KV differs; prefetches of dedicated threads, and there are none
+//               executor's; KV differs; prefetches of dedicated threads, and there are none; MoE
+//               layers are not those that the observer of routes expects
 PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup,
                                    void *context, ps_program **out);
 
 // Allocates workspace and KV pool for all bound plans. Call once, after the last ps_exec_bind.
 PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
+
+// Gives the executor, for its plans, what keeps the weights without data. Takes the store.
+void ps_exec_take_experts(ps_exec *exec, ps_expert_store *store);
+const ps_expert_store *ps_exec_experts(const ps_exec *exec); // NULL: none
+
+// Where worker 0's time goes in layers of streamed experts: until some are there and packed; in
+// sorting and asking; in computing.
+typedef struct ps_expert_times {
+    uint64_t move_ns, dispatch_ns, compute_ns;
+} ps_expert_times;
+ps_expert_times ps_exec_expert_times(const ps_exec *exec);
 
 // Runs one step. `step` is checked whole before anything changes, but for PS_INVALID of a row that
 // reads a block which its sequence does not have: the changes to the tables are then made.
@@ -83,6 +131,8 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 // PS_INVALID    a row, a token or a block is out of range; the message says which
 // PS_EXHAUSTED  more rows, or a higher position, than the program's bucket has
 // PS_LOST       another rank is lost or has diverged; nothing can be run any more
+// PS_IO         an expert could not be read; what the step computed is not right, the next may be
+// PS_INTERNAL   checks_grouped found a difference; the message has the first
 PS_MUST_USE ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step);
 
 // The logits of the step's `index`-th row that wanted them, f32 [vocabulary]; valid until the next

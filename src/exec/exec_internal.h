@@ -29,11 +29,15 @@ typedef struct ps_operand {
     uint32_t kv_layer;       // kind KV: index into exec->kv_layers
 } ps_operand;
 
+#define PS_NO_MOE_LAYER UINT32_MAX // of a route that is a guess for a later layer
+
 typedef struct ps_bound_step {
     const ps_plan_step *plan;
     const struct ps_bound_step *reader; // of a prefetch: who reads what it moves
     uint32_t next;                      // index of the next step that is no prefetch
     uint32_t prefetch_end;              // prefetches that stand before that one, since the first
+    uint32_t moe_layer;                 // of steps that read experts, and of routes: counts from 0,
+    bool is_moe_begin;                  //   and whether it is the first one of its layer
     ps_operand inputs[PS_OP_INPUTS_MAX];
     ps_operand output;
 } ps_bound_step;
@@ -81,6 +85,8 @@ typedef struct ps_kv_layer {
     uint64_t offset_bytes;        // of its heads in a block of the group
 } ps_kv_layer;
 
+struct ps_grouped_check;
+
 struct ps_exec {
     ps_team *team;
     ps_side *side; // NULL: no dedicated threads
@@ -103,6 +109,14 @@ struct ps_exec {
     uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
     uint64_t checks;      // steps that were checked
     ps_step_time *times;  // of worker 0; NULL: not asked for
+    // Rows between the linears of an expert_ffn: where in `shared`, and how many bytes.
+    uint64_t between_offset_bytes, between_bytes;
+    ps_expert_store *experts; // NULL: all weights are in memory
+    ps_expert_times expert_times;
+    uint32_t experts_max;           // of an expert_ffn
+    ps_expert_want *wants;          // [experts_max]
+    struct ps_grouped_check *check; // NULL: not asked for
+    uint64_t check_bytes;           // scratch that it takes for each worker
     // Of collectives.
     float *comm_scratch;
     uint64_t comm_scratch_bytes;
@@ -117,6 +131,13 @@ typedef struct ps_comm_run {
     uint32_t tag;              // of the first; the next have those that follow
     ps_status status;          // once it is not PS_OK, nothing is started any more
 } ps_comm_run;
+
+// Experts of one run of a plan: worker 0 writes, the others read behind a barrier.
+typedef struct ps_expert_run {
+    ps_expert_wave wave;
+    ps_status status; // once it is not PS_OK, nothing is read any more
+    ps_expert_times times;
+} ps_expert_run;
 
 // KV blocks [block, end) of one sequence and head that a worker reads in a step, and that earlier
 // steps have filled.
@@ -160,6 +181,7 @@ typedef struct ps_walk {
     char *workspace;   // private
     char *scratch;     // private, exec->scratch_bytes, 64-byte aligned
     ps_comm_run *comm; // of worker 0, NULL for the others
+    ps_expert_run *experts;
     ps_touch *touch;
     uint64_t prefetch_mask; // slots of the guard that prefetch nothing in this run
     ps_trace_lane *lane;    // of this worker; NULL: nothing is recorded
@@ -174,9 +196,16 @@ typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
 #undef OP
 
 // Scratch bytes per worker that the operators of these files take.
+uint64_t ps_exec_route_scratch_bytes(const ps_op_attributes *attributes);
 uint64_t ps_exec_experts_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
+
+// Bytes of the rows between the linears of an expert_ffn.
+uint64_t ps_exec_between_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
+
+// The ids [top_k] that a row of a route has to take; NULL: those that its router prefers.
+const uint16_t *ps_exec_forced_ids(const ps_walk *walk, const ps_bound_step *step, uint32_t row);
 
 // Bytes of comm_scratch that a collective takes in a step of the plan.
 uint64_t ps_exec_comm_scratch_bytes(const ps_comm *comm, const ps_plan *plan,

@@ -3,7 +3,10 @@
 // Each expert's weights are read once, for all rows that chose it. Its results go to rows of their
 // own, one for each pair (row, choice), so that neither the order of experts nor who computes them
 // shows in a sum.
+#include "base/clock.h"
+#include "exec/check_grouped.h"
 #include "exec/linear_internal.h"
+#include "kernels/pack.h"
 
 #include <string.h>
 
@@ -19,6 +22,11 @@ typedef struct grouping {
 static uint64_t grouping_bytes(uint32_t experts, uint32_t pairs)
 {
     return ps_round_up((2 * (uint64_t)experts + 1 + pairs) * sizeof(uint32_t), PS_CACHE_LINE_BYTES);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 static int32_t routed_expert(const ps_walk *walk, const ps_operand *route, uint32_t pair,
@@ -64,6 +72,14 @@ typedef struct expert_pass {
     bool is_pair;                 // x has a row for each pair; otherwise one for each token
 } expert_pass;
 
+static const char *expert_data(const ps_walk *walk, const ps_weight *weight, uint32_t expert)
+{
+    return weight->data == NULL ? ps_expert_store_data(walk->exec->experts, weight->stored.layer,
+                                                       expert, weight->stored.part) +
+                                      weight->stored.offset_bytes
+                                : ps_weight_expert(weight, expert);
+}
+
 // Output columns [begin, end) of one expert for a panel of its pairs.
 static void run_panel(const ps_walk *walk, const ps_bound_step *step, const expert_pass *pass,
                       uint32_t expert, const uint32_t *pairs, uint32_t count, uint32_t begin,
@@ -79,14 +95,14 @@ static void run_panel(const ps_walk *walk, const ps_bound_step *step, const expe
             rows.y[t] = ps_row_f32(walk, pass->y, pairs[t]) + begin;
         }
         ps_linear_tile_rows(walk, pass->x->dtype, pass->x->columns, &rows);
-        ps_linear_run_outputs(walk, pass->weight, ps_weight_expert(pass->weight, expert), begin,
+        ps_linear_run_outputs(walk, pass->weight, expert_data(walk, pass->weight, expert), begin,
                               end, &rows);
         return;
     }
     ps_gate_up part = {.gate = pass->weight,
                        .up = pass->up,
-                       .gate_data = ps_weight_expert(pass->weight, expert),
-                       .up_data = ps_weight_expert(pass->up, expert),
+                       .gate_data = expert_data(walk, pass->weight, expert),
+                       .up_data = expert_data(walk, pass->up, expert),
                        .activation = (ps_activation)step->plan->attributes.activation,
                        .x_dtype = pass->x->dtype,
                        .x_columns = pass->x->columns,
@@ -123,15 +139,83 @@ static void run_pass(const ps_walk *walk, const ps_bound_step *step, const group
     }
 }
 
+static bool is_in_wave(const ps_expert_wave *wave, uint32_t expert)
+{
+    for (uint32_t i = 0; i < wave->count; i++) {
+        if (wave->experts[i] == expert) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What a pass has given to all pairs of the wave at hand; wave NULL: of all experts, which finds
+// pairs that it has left out.
+static void check_pass(const ps_walk *walk, const ps_bound_step *step, const ps_expert_wave *wave,
+                       const expert_pass *pass)
+{
+    if (walk->exec->check == NULL) {
+        return;
+    }
+    const uint32_t top_k = step->plan->attributes.top_k;
+    uint64_t begin, end;
+    ps_team_barrier(walk->exec->team, NULL); // all columns are there
+    ps_check_begin(walk);
+    ps_plan_share((uint64_t)walk->row_count * top_k, walk->worker, walk->workers, &begin, &end);
+    for (uint32_t p = (uint32_t)begin; p < end; p++) {
+        const uint32_t expert = (uint32_t)routed_expert(walk, &step->inputs[1], p, top_k);
+        if (wave != NULL && !is_in_wave(wave, expert)) {
+            continue;
+        }
+        ps_check_pair pair = {.row = p / top_k,
+                              .expert = expert,
+                              .weight = pass->weight,
+                              .up = pass->up,
+                              .data = expert_data(walk, pass->weight, expert),
+                              .stage = pass->is_pair ? "down" : "gate_up",
+                              .y_dtype = pass->y->dtype,
+                              .x = ps_row(walk, pass->x, pass->is_pair ? p : p / top_k),
+                              .y = ps_row(walk, pass->y, p)};
+        if (pass->up != NULL) {
+            pair.up_data = expert_data(walk, pass->up, expert);
+        }
+        ps_check_pair_rows(walk, step, &pair);
+    }
+}
+
+// For the rows that a step reads, those between its linears, and a group of weights in packing.
 static uint64_t rows_scratch_bytes(const ps_bound_step *step)
 {
-    return ps_linear_scratch_bytes(step->inputs[0].dtype, step->inputs[0].columns);
+    uint64_t bytes = ps_linear_scratch_bytes(step->inputs[0].dtype, step->inputs[0].columns);
+    for (uint32_t w = 2; w < step->plan->input_count; w++) {
+        const ps_weight *weight = step->inputs[w].weight;
+        const ps_dtype dtype = ps_dtype_is_quantised(weight->dtype) ? PS_DTYPE_Q8_ROW
+                                                                    : PS_DTYPE_F32;
+        bytes = larger(bytes, ps_linear_scratch_bytes(dtype, weight->inputs));
+        bytes = larger(bytes, PS_GROUP_ROWS * ps_dtype_row_bytes(weight->dtype, weight->inputs));
+    }
+    return ps_round_up(bytes, PS_CACHE_LINE_BYTES);
+}
+
+static void tell_routes(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_route_observer *observer = walk->exec->options.routes;
+    const ps_operand *route = &step->inputs[1];
+    if (observer != NULL && walk->worker == 0 && step->is_moe_begin) {
+        observer->see(observer->context, &(ps_routes){.layer = step->moe_layer,
+                                                      .row_count = walk->row_count,
+                                                      .rows = walk->rows,
+                                                      .ids = ps_row(walk, route, 0),
+                                                      .row_bytes = route->row_bytes});
+    }
 }
 
 static void run_all(const ps_walk *walk, const ps_bound_step *step, const expert_pass *pass)
 {
     const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
+    tell_routes(walk, step);
     run_pass(walk, step, &by, by.distinct, by.distinct_count, pass);
+    check_pass(walk, step, NULL, pass);
 }
 
 void ps_exec_op_EXPERT_GATE_UP(const ps_walk *walk, const ps_bound_step *step)
@@ -150,6 +234,183 @@ void ps_exec_op_EXPERT_LINEAR(const ps_walk *walk, const ps_bound_step *step)
                            .y = &step->output,
                            .weight = step->inputs[2].weight,
                            .is_pair = step->inputs[0].value->is.row_multiplier > 1});
+}
+
+// ---- streamed: in waves, as experts come
+
+// Rows between the linears have the type that the last weight wants.
+static ps_operand between_rows(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_weight *down = step->inputs[4].weight;
+    const ps_dtype dtype = ps_dtype_is_quantised(down->dtype) ? PS_DTYPE_Q8_ROW : PS_DTYPE_F32;
+    return (ps_operand){
+        .kind = PS_VALUE_ACTIVATION,
+        .dtype = dtype,
+        .columns = down->inputs,
+        .offset_bytes = walk == NULL ? 0 : walk->exec->between_offset_bytes,
+        .row_bytes = ps_round_up(ps_dtype_row_bytes(dtype, down->inputs), PS_CACHE_LINE_BYTES)};
+}
+
+uint64_t ps_exec_between_bytes(const ps_plan *plan, const ps_bound_step *step)
+{
+    return (uint64_t)plan->rows_max * step->plan->attributes.top_k *
+           between_rows(NULL, step).row_bytes;
+}
+
+// Rows of a sequence that has no other row in the step are decoded, the others are of prompts.
+static bool is_decoded(const ps_walk *walk, uint32_t row)
+{
+    const ps_step_row *rows = walk->rows;
+    return (row == 0 || rows[row - 1].sequence != rows[row].sequence) &&
+           (row + 1 == walk->row_count || rows[row + 1].sequence != rows[row].sequence);
+}
+
+static void want_experts(const ps_walk *walk, const ps_bound_step *step, const grouping *by)
+{
+    ps_expert_want *wants = walk->exec->wants;
+    for (uint32_t i = 0; i < by->distinct_count; i++) {
+        const uint32_t expert = by->distinct[i];
+        wants[i] = (ps_expert_want){.expert = expert,
+                                    .rows = by->starts[expert + 1] - by->starts[expert]};
+        for (uint32_t p = by->starts[expert]; p < by->starts[expert + 1]; p++) {
+            wants[i].decode_rows += is_decoded(walk, by->pairs[p] / step->plan->attributes.top_k);
+        }
+    }
+    ps_expert_store_begin(walk->exec->experts, step->inputs[2].weight->stored.layer, wants,
+                          by->distinct_count);
+}
+
+// Packs one matrix of an expert where it was read. Its groups are as long before and behind, and it
+// moves towards the front by less than a page: group by group through a copy, nothing is lost.
+static void pack_expert(const ps_walk *walk, const ps_weight *weight, uint32_t expert, char *copy)
+{
+    const ps_expert_store *store = walk->exec->experts;
+    const uint32_t layer = weight->stored.layer;
+    char *to = ps_expert_store_data(store, layer, expert, weight->stored.part);
+    const char *from = ps_expert_store_raw(store, layer, expert, weight->stored.part);
+    const uint64_t row_bytes = ps_dtype_row_bytes(weight->dtype, weight->inputs);
+    const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
+    for (uint32_t row = 0; row < weight->outputs; row += PS_GROUP_ROWS) {
+        const uint32_t rows = weight->outputs - row < PS_GROUP_ROWS ? weight->outputs - row
+                                                                    : PS_GROUP_ROWS;
+        memcpy(copy, from + row * row_bytes, rows * row_bytes);
+        ps_pack_groups(to, copy, row_bytes, weight->dtype, rows, weight->inputs, 0, 1);
+        to += group_bytes;
+    }
+}
+
+// The workers share matrices.
+static bool pack_wave(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_expert_wave *wave = &walk->experts->wave;
+    uint32_t matrices = 0;
+    for (uint32_t i = 0; i < wave->count; i++) {
+        for (uint32_t w = 2; w < 5 && wave->is_raw[i]; w++) {
+            if (matrices++ % walk->workers == walk->worker) {
+                pack_expert(walk, step->inputs[w].weight, wave->experts[i], walk->scratch);
+            }
+        }
+    }
+    return matrices > 0;
+}
+
+static void next_wave(const ps_walk *walk)
+{
+    ps_expert_run *run = walk->experts;
+    if (run->status == PS_OK) {
+        run->status = ps_expert_store_next(walk->exec->experts, &run->wave);
+    }
+    if (run->status != PS_OK) {
+        run->wave.count = 0;
+    }
+}
+
+// Worker 0's time since *then, which becomes now, goes to *sum.
+static void take_time(const ps_walk *walk, uint64_t *then, uint64_t *sum)
+{
+    if (walk->worker == 0) {
+        const uint64_t now = ps_clock_ns();
+        *sum += now - *then;
+        *then = now;
+    }
+}
+
+static void check_wave(const ps_walk *walk, const ps_bound_step *step, const ps_expert_wave *wave)
+{
+    // A wave is empty, too, when one could not be read; before the first, worker 0 may be ahead.
+    if (walk->exec->check != NULL && (wave == NULL || walk->experts->status == PS_OK)) {
+        ps_check_wave(walk, step, wave);
+    }
+}
+
+static void run_waves(const ps_walk *walk, const ps_bound_step *step, const grouping *by,
+                      const expert_pass *gate_up, const expert_pass *down, uint64_t then)
+{
+    ps_team *team = walk->exec->team;
+    ps_expert_times *times = &walk->experts->times;
+    const ps_expert_wave *wave = &walk->experts->wave;
+    if (walk->worker == 0 && walk->experts->status == PS_OK) {
+        want_experts(walk, step, by);
+    }
+    check_wave(walk, step, NULL);
+    take_time(walk, &then, &times->dispatch_ns);
+    for (;;) {
+        if (walk->worker == 0) {
+            next_wave(walk);
+        }
+        ps_team_barrier(team, NULL);
+        check_wave(walk, step, wave);
+        if (wave->count == 0) {
+            return;
+        }
+        if (pack_wave(walk, step)) {
+            ps_team_barrier(team, NULL);
+        }
+        take_time(walk, &then, &times->move_ns);
+        run_pass(walk, step, by, wave->experts, wave->count, gate_up);
+        ps_team_barrier(team, NULL);
+        check_pass(walk, step, wave, gate_up);
+        run_pass(walk, step, by, wave->experts, wave->count, down);
+        check_pass(walk, step, wave, down);
+        ps_team_barrier(team, NULL); // the wave may leave
+        take_time(walk, &then, &times->compute_ns);
+    }
+}
+
+void ps_exec_op_EXPERT_FFN(const ps_walk *walk, const ps_bound_step *step)
+{
+    const uint64_t start = walk->worker == 0 ? ps_clock_ns() : 0;
+    const ps_operand between = between_rows(walk, step);
+    const expert_pass gate_up = {.x = &step->inputs[0],
+                                 .y = &between,
+                                 .weight = step->inputs[2].weight,
+                                 .up = step->inputs[3].weight};
+    const expert_pass down = {
+        .x = &between, .y = &step->output, .weight = step->inputs[4].weight, .is_pair = true};
+    const grouping by = group_pairs(walk, step, walk->scratch + rows_scratch_bytes(step));
+    tell_routes(walk, step);
+    if (gate_up.weight->data == NULL) {
+        run_waves(walk, step, &by, &gate_up, &down, start);
+        return;
+    }
+    run_pass(walk, step, &by, by.distinct, by.distinct_count, &gate_up);
+    ps_team_barrier(walk->exec->team, NULL);
+    check_pass(walk, step, NULL, &gate_up);
+    run_pass(walk, step, &by, by.distinct, by.distinct_count, &down);
+    check_pass(walk, step, NULL, &down);
+}
+
+void ps_exec_op_EXPERT_EXPECT(const ps_walk *walk, const ps_bound_step *step)
+{
+    const ps_weight *weight = step->inputs[1].weight;
+    const uint32_t top_k = step->plan->attributes.top_k;
+    if (walk->worker != 0 || weight->data != NULL || walk->experts->status != PS_OK) {
+        return;
+    }
+    for (uint32_t p = 0; p < walk->row_count * top_k; p++) {
+        const uint32_t expert = (uint32_t)routed_expert(walk, &step->inputs[0], p, top_k);
+        ps_expert_store_expect(walk->exec->experts, weight->stored.layer, expert);
+    }
 }
 
 uint64_t ps_exec_experts_scratch_bytes(const ps_plan *plan, const ps_bound_step *step)

@@ -1,27 +1,30 @@
 // exec/op_route.c - which experts a row goes to, and the weighted sum of what they answer.
-#include "exec/exec_internal.h"
+#include "base/top_k.h"
+#include "exec/check_grouped.h"
 
 #include <string.h>
 
-// The best `top_k` of p [experts] in falling order, equal ones by lower index. Small top_k: a pass
-// for each.
-static void choose_best(const float *p, uint32_t experts, uint32_t top_k, int32_t *ids)
+// The best `top_k` of p [experts] in falling order, equal ones by lower index. An id is valid
+// whatever the numbers are.
+static void choose_best(const float *p, uint32_t experts, uint32_t top_k, ps_candidate *best,
+                        int32_t *ids)
 {
+    ps_top_k(p, experts, top_k, best);
+    ps_candidates_sort(best, top_k);
     for (uint32_t i = 0; i < top_k; i++) {
-        int32_t best = -1;
-        for (uint32_t e = 0; e < experts; e++) {
-            bool taken = false;
-            for (uint32_t j = 0; j < i && !taken; j++) {
-                taken = ids[j] == (int32_t)e;
-            }
-            // Where all are NaN the lowest indices win: an id must be valid whatever the numbers
-            // are.
-            if (!taken && (best < 0 || p[e] > p[best])) {
-                best = (int32_t)e;
-            }
-        }
-        ids[i] = best;
+        ids[i] = best[i].id;
     }
+}
+
+const uint16_t *ps_exec_forced_ids(const ps_walk *walk, const ps_bound_step *step, uint32_t row)
+{
+    const ps_forced_routes *forced = walk->exec->options.forced_routes;
+    if (forced == NULL || step->moe_layer == PS_NO_MOE_LAYER) {
+        return NULL;
+    }
+    const uint64_t *start = forced->starts + walk->rows[row].sequence % forced->sequences;
+    const uint64_t token = start[0] + walk->rows[row].position % (start[1] - start[0]);
+    return forced->ids + (token * forced->layers + step->moe_layer) * forced->top_k;
 }
 
 void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
@@ -30,7 +33,8 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
     const uint32_t experts = attributes->experts;
     const uint32_t top_k = attributes->top_k;
     const bool before = attributes->gating == PS_GATING_SOFTMAX;
-    float *p = (float *)(void *)walk->scratch;
+    ps_candidate *best = (ps_candidate *)(void *)walk->scratch;
+    float *p = (float *)(void *)(best + top_k);
     uint32_t begin, end;
     ps_rows_of(walk, step, walk->row_count, &begin, &end);
     for (uint32_t r = begin; r < end; r++) {
@@ -43,7 +47,13 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
         } else {
             memcpy(p, logits, experts * sizeof *p);
         }
-        choose_best(p, experts, top_k, ids);
+        const uint16_t *forced = ps_exec_forced_ids(walk, step, r);
+        if (forced == NULL) {
+            choose_best(p, experts, top_k, best, ids);
+        }
+        for (uint32_t i = 0; forced != NULL && i < top_k; i++) {
+            ids[i] = forced[i];
+        }
         float sum = 0;
         for (uint32_t i = 0; i < top_k; i++) {
             weights[i] = p[ids[i]];
@@ -59,6 +69,16 @@ void ps_exec_op_ROUTE(const ps_walk *walk, const ps_bound_step *step)
         }
         memcpy(route, ids, top_k * sizeof *ids);
     }
+    if (walk->exec->check != NULL) {
+        ps_check_begin(walk);
+        ps_check_route(walk, step, begin, end);
+    }
+}
+
+uint64_t ps_exec_route_scratch_bytes(const ps_op_attributes *attributes)
+{
+    return attributes->top_k * (sizeof(ps_candidate) + sizeof(int32_t)) +
+           attributes->experts * sizeof(float);
 }
 
 void ps_exec_op_EXPERT_SUM(const ps_walk *walk, const ps_bound_step *step)
@@ -75,5 +95,9 @@ void ps_exec_op_EXPERT_SUM(const ps_walk *walk, const ps_bound_step *step)
             walk->kernels->add_scaled(y, ps_row_f32(walk, &step->inputs[0], r * top_k + i) + first,
                                       weights[i], last - first);
         }
+    }
+    if (walk->exec->check != NULL) {
+        ps_check_begin(walk);
+        ps_check_sum(walk, step, begin, end, first, last);
     }
 }

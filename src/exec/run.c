@@ -1,6 +1,7 @@
 // exec/run.c - the workers walk a plan together.
 #include "base/clock.h"
 #include "base/pages.h"
+#include "exec/check_grouped.h"
 #include "exec/record.h"
 #include "hw/machine.h"
 
@@ -63,6 +64,7 @@ void ps_exec_destroy(ps_exec *exec)
     ps_pages_unmap(exec->comm_scratch, exec->comm_scratch_bytes);
     ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
     ps_side_destroy(exec->side);
+    ps_expert_store_destroy(exec->experts);
     ps_arena_deinit(&exec->arena);
     free(exec);
 }
@@ -100,7 +102,9 @@ static ps_status allocate_tables(ps_exec *exec)
     exec->tables = PS_ARENA_NEW(&exec->arena, uint32_t, entries);
     exec->logit_rows = PS_ARENA_NEW(&exec->arena, uint32_t, rows_max);
     exec->checked = PS_ARENA_NEW(&exec->arena, uint64_t, exec->options.sequences);
-    if (exec->tables == NULL || exec->logit_rows == NULL || exec->checked == NULL) {
+    exec->wants = PS_ARENA_NEW(&exec->arena, ps_expert_want, exec->experts_max);
+    if (exec->tables == NULL || exec->logit_rows == NULL || exec->checked == NULL ||
+        exec->wants == NULL) {
         return PS_NO_MEMORY;
     }
     for (uint64_t i = 0; i < entries; i++) {
@@ -114,10 +118,16 @@ ps_status ps_exec_prepare(ps_exec *exec)
     ps_assert(exec->shared == NULL && exec->programs != NULL);
     PS_TRY(allocate_pools(exec));
     PS_TRY(allocate_tables(exec));
+    if (exec->options.checks_grouped) {
+        PS_TRY(ps_check_create(&exec->arena, ps_team_workers(exec->team), exec->check_bytes,
+                               exec->experts_max, &exec->check));
+    }
     exec->private_bytes = ps_round_up(exec->private_bytes, PS_CACHE_LINE_BYTES);
     // A page between two workers' parts keeps them out of each other's prefetchers.
     exec->private_stride = ps_round_up(exec->private_bytes + exec->scratch_bytes, 4096) + 4096;
     exec->shared_bytes += PS_CACHE_LINE_BYTES;
+    exec->between_offset_bytes = ps_round_up(exec->shared_bytes, PS_CACHE_LINE_BYTES);
+    exec->shared_bytes = exec->between_offset_bytes + exec->between_bytes;
     const uint64_t private_bytes = exec->private_stride * ps_team_workers(exec->team);
     PS_TRY(ps_machine_check_memory(private_bytes + exec->shared_bytes + exec->comm_scratch_bytes,
                                    "the workspaces"));
@@ -238,6 +248,7 @@ typedef struct run {
     ps_side *side;   // NULL: the program has nothing for it
     uint64_t end_ns; // of worker 0's last step, where times are taken
     ps_comm_run comm;
+    ps_expert_run experts;
 } run;
 
 // Nanoseconds since *then, which becomes now.
@@ -280,6 +291,7 @@ static void walk_plan(void *argument, uint32_t worker, uint32_t workers)
         .prefetch_mask = job->prefetch_mask,
         .lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[worker],
         .comm = worker == 0 ? &job->comm : NULL,
+        .experts = &job->experts,
         .scratch = exec->privates + worker * exec->private_stride + exec->private_bytes,
     };
     const ps_filler filler = {.next = ps_exec_touch_next, .context = (void *)(uintptr_t)&walk};
@@ -336,6 +348,17 @@ static void change_block(ps_exec *exec, const ps_step_block *change)
     }
 }
 
+// Every sequence has one row.
+static bool is_decode(const ps_step *step)
+{
+    for (uint32_t i = 1; i < step->row_count; i++) {
+        if (ps_step_rows(step)[i].sequence == ps_step_rows(step)[i - 1].sequence) {
+            return false;
+        }
+    }
+    return true;
+}
+
 ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *step)
 {
     ps_assert(exec->shared != NULL);
@@ -378,7 +401,15 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     if (exec->times != NULL) {
         exec->times[program->plan->step_count].wait_ns += ps_clock_ns() - job.end_ns;
     }
-    return job.comm.status;
+    if (exec->experts != NULL) {
+        ps_expert_store_end_step(exec->experts, is_decode(step));
+        exec->expert_times.move_ns += job.experts.times.move_ns;
+        exec->expert_times.dispatch_ns += job.experts.times.dispatch_ns;
+        exec->expert_times.compute_ns += job.experts.times.compute_ns;
+    }
+    PS_TRY(job.comm.status);
+    PS_TRY(job.experts.status);
+    return exec->check == NULL ? PS_OK : ps_check_result(exec->check, ps_team_workers(exec->team));
 }
 
 float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t index)
@@ -386,6 +417,22 @@ float *ps_exec_logits(const ps_exec *exec, const ps_program *program, uint32_t i
     const ps_plan_value *value = program->logits;
     char *base = value->is_private ? exec->privates : exec->shared;
     return (float *)(void *)(base + value->offset_bytes + index * value->row_bytes);
+}
+
+void ps_exec_take_experts(ps_exec *exec, ps_expert_store *store)
+{
+    ps_assert(exec->experts == NULL);
+    exec->experts = store;
+}
+
+ps_expert_times ps_exec_expert_times(const ps_exec *exec)
+{
+    return exec->expert_times;
+}
+
+const ps_expert_store *ps_exec_experts(const ps_exec *exec)
+{
+    return exec->experts;
 }
 
 ps_arena *ps_exec_arena(ps_exec *exec)

@@ -46,6 +46,14 @@ ps_status ps_new_file_create(ps_new_file *file, const char *path, bool replace)
     return PS_OK;
 }
 
+ps_status ps_new_file_try(const char *path, bool replace)
+{
+    ps_new_file file;
+    PS_TRY(ps_new_file_create(&file, path, replace));
+    const ps_status status = ps_new_file_finish(&file, PS_CANCELLED); // which it hands back
+    return status == PS_CANCELLED ? PS_OK : status;
+}
+
 ps_status ps_new_file_set_size(ps_new_file *file, uint64_t size_bytes)
 {
     return ftruncate(file->descriptor, (off_t)size_bytes) == 0 ? PS_OK : fail_system("make room");
@@ -116,4 +124,12 @@ ps_status ps_new_file_finish(ps_new_file *file, ps_status status)
     }
     ps_buffer_deinit(&file->temporary);
     return status;
+}
+
+ps_status ps_new_file_write_all(const char *path, const void *bytes, uint64_t size_bytes,
+                                bool replace)
+{
+    ps_new_file file;
+    PS_TRY(ps_new_file_create(&file, path, replace));
+    return ps_new_file_finish(&file, ps_new_file_write(&file, bytes, size_bytes, 0));
 }

@@ -23,6 +23,10 @@ typedef struct ps_new_file {
 // before the work.
 PS_MUST_USE ps_status ps_new_file_check(const char *path, bool replace);
 
+// Whether a file can be made there now, for work that takes long: makes the temporary one and
+// removes it. Fails as ps_new_file_create.
+PS_MUST_USE ps_status ps_new_file_try(const char *path, bool replace);
+
 // PS_INVALID    as ps_new_file_check
 // PS_IO         the system refuses
 // PS_NO_MEMORY
@@ -40,5 +44,9 @@ PS_MUST_USE ps_status ps_new_file_write(ps_new_file *file, const void *bytes, ui
 // Puts the file in its place when `status`, that of the writing, is PS_OK, and removes it
 // otherwise. Gives `status`, or the failure of putting it there.
 PS_MUST_USE ps_status ps_new_file_finish(ps_new_file *file, ps_status status);
+
+// All of that for bytes that are at hand; fails as its parts do.
+PS_MUST_USE ps_status ps_new_file_write_all(const char *path, const void *bytes,
+                                            uint64_t size_bytes, bool replace);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // True when a comma-separated list holds the word.
 static bool list_holds(const char *list, const char *word)
@@ -237,6 +238,19 @@ uint64_t ps_machine_available_bytes(void)
     }
     const uint64_t cgroup = cgroup_free_bytes();
     return cgroup < available ? cgroup : available;
+}
+
+uint64_t ps_machine_resident_bytes(void)
+{
+    uint64_t pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%*u %" SCNu64, &pages) != 1) {
+            pages = 0;
+        }
+        (void)fclose(file);
+    }
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void cpu_name(char *name, size_t size)

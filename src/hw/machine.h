@@ -60,6 +60,9 @@ uint32_t ps_machine_affinity_count(void);
 // Bytes that can still be taken without swapping: MemAvailable, cut by the cgroup's memory limit.
 uint64_t ps_machine_available_bytes(void);
 
+// What this process has of memory now, mapped files included.
+uint64_t ps_machine_resident_bytes(void);
+
 // Whether `what`, all of which will be touched, finds so many bytes: mapping more would work, and
 // touching it end the process. PS_NO_MEMORY: the message has both numbers.
 PS_MUST_USE ps_status ps_machine_check_memory(uint64_t bytes, const char *what);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define DEAD PS_OP_COUNT // op of a node that a rewrite replaced
+#define JOINED_MAX 3u    // weights of a linear
 
 static void compact(ps_graph *graph)
 {
@@ -177,9 +178,9 @@ static ps_status join_linears_of(ps_graph *graph, ps_site site)
             !can_join(graph, &by, first, first)) {
             continue;
         }
-        uint32_t list[PS_OP_INPUTS_MAX - 1] = {i};
+        uint32_t list[JOINED_MAX] = {i};
         uint32_t count = 1;
-        for (uint32_t j = i + 1; j < graph->node_count && count < PS_OP_INPUTS_MAX - 1 &&
+        for (uint32_t j = i + 1; j < graph->node_count && count < JOINED_MAX &&
                                  graph->nodes[j].attributes.layer == first->attributes.layer;
              j++) {
             if (can_join(graph, &by, first, &graph->nodes[j])) {
@@ -298,14 +299,39 @@ static ps_status quantise_at_the_writer(ps_graph *graph)
     return PS_OK;
 }
 
+// expert_gate_up and the expert_linear that is its only reader, which so is the next node: the first
+// becomes both.
+static ps_status fuse_experts(ps_graph *graph)
+{
+    readers by;
+    PS_TRY(find_readers(graph, &by));
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        ps_node *node = &graph->nodes[i];
+        if (node->op != PS_OP_EXPERT_GATE_UP || by.count[node->output] != 1) {
+            continue;
+        }
+        ps_node *down = &graph->nodes[by.last[node->output]];
+        if (down->op == PS_OP_EXPERT_LINEAR && down->inputs[1] == node->inputs[1]) {
+            node->op = PS_OP_EXPERT_FFN;
+            node->inputs[node->input_count++] = down->inputs[2];
+            node->output = down->output;
+            down->op = DEAD;
+        }
+    }
+    compact(graph);
+    return PS_OK;
+}
+
 ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options)
 {
     PS_TRY(make_quantisation_explicit(graph));
     PS_TRY(join_linears_of(graph, PS_SITE_ATTN_QKV));
+    PS_TRY(join_linears_of(graph, PS_SITE_MOE_ROUTER)); // with that of an expectation
     if (keeps_activations(options)) {
         PS_TRY(join_linears_of(graph, PS_SITE_MLP_GATE_UP));
     }
     PS_TRY(fuse_gate_up(graph)); // those that are one linear are left
     PS_TRY(quantise_before_gathering(graph));
-    return quantise_at_the_writer(graph);
+    PS_TRY(quantise_at_the_writer(graph));
+    return options->streams_experts ? fuse_experts(graph) : PS_OK;
 }

@@ -24,6 +24,7 @@ typedef struct ps_pass_options {
     uint32_t prefetch_threads; // that do nothing else, beside the workers
     bool sequence_parallel;    // ranks share norms and the residual stream by rows
     uint32_t best_logits;      // of each row, how many are wanted; 0: all
+    bool streams_experts;      // they are read from disk when they are wanted
 } ps_pass_options;
 
 // Up to this many rows, small operators run on every worker, where that saves a barrier; above,
@@ -47,12 +48,20 @@ PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *
 // PS_UNSUPPORTED  more ranks than the model can be shared by; the message says how many would do
 PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options);
 
+// Where experts are streamed, in steps of few rows: each layer's routing input is given to the next
+// layer's router too, and what that would choose is told to where experts are kept (expert_expect),
+// which may read it while this layer computes. No result depends on it.
+PS_MUST_USE ps_status ps_pass_expect(ps_graph *graph, const ps_pass_options *options);
+
 // Makes activation quantisation explicit and merges what the workers can do in one go:
 //   quantise   one for each value that a linear with a quantised weight reads
-//   linear     q, k and v of one input become one linear with three weights and views of its output
+//   linear     q, k and v of one input become one linear with three weights and views of its output;
+//              so does a router with that of the next layer that reads the same
 //   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
 //              when only that is read. On a machine with a stream for prefetches gate and up become
 //              one linear instead, because the act_mul is a window there
+//   expert_ffn   expert_gate_up and the expert_linear behind it, where experts are streamed: so
+//              that each is read once
 //   norm_quantise   an rms_norm whose only reader is a quantise
 //   all_gather_rows   moves quantised rows where its result is only quantised: 11 bytes for 32
 PS_MUST_USE ps_status ps_pass_fuse(ps_graph *graph, const ps_pass_options *options);

@@ -6,13 +6,10 @@ static const struct {
     ps_status (*run)(ps_graph *graph, const ps_pass_options *options);
 } PASSES[] = {
     // one a line
-    {"kv_format", ps_pass_kv_format},
-    {"comm_chunks", ps_pass_comm_chunks},
-    {"shard", ps_pass_shard},
-    {"fuse", ps_pass_fuse},
-    {"comm_schedule", ps_pass_comm_schedule},
-    {"window", ps_pass_window},
-    {"prefetch", ps_pass_prefetch},
+    {"kv_format", ps_pass_kv_format}, {"comm_chunks", ps_pass_comm_chunks},
+    {"shard", ps_pass_shard},         {"expect", ps_pass_expect},
+    {"fuse", ps_pass_fuse},           {"comm_schedule", ps_pass_comm_schedule},
+    {"window", ps_pass_window},       {"prefetch", ps_pass_prefetch},
 };
 
 ps_status ps_passes_run(ps_graph *graph, const ps_pass_options *options, ps_plan **out)

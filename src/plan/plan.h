@@ -159,6 +159,12 @@ static inline const ps_step_row *ps_step_rows(const ps_step *step)
 {
     return (const ps_step_row *)(const void *)(step + 1);
 }
+// Whether row i of a step belongs to a prompt: its sequence has other rows in the step.
+static inline bool ps_step_row_is_prompt(const ps_step_row *rows, uint32_t count, uint32_t i)
+{
+    return (i > 0 && rows[i - 1].sequence == rows[i].sequence) ||
+           (i + 1 < count && rows[i + 1].sequence == rows[i].sequence);
+}
 static inline const ps_step_block *ps_step_blocks(const ps_step *step)
 {
     return (const ps_step_block *)(const void *)(ps_step_rows(step) + step->row_count);

@@ -222,7 +222,9 @@ static ps_status check_order(ps_plan_check *check, uint32_t index)
 static ps_status check_formats(const ps_plan *plan, const ps_plan_step *step)
 {
     const ps_value *x = &plan->values[step->inputs[0]].is;
-    for (uint32_t i = 1; i < step->input_count; i++) {
+    // Rows between the linears of an expert_ffn have the type that its last weight wants.
+    const uint32_t count = step->op == PS_OP_EXPERT_FFN ? 4 : step->input_count;
+    for (uint32_t i = 1; i < count; i++) {
         const ps_value *weight = &plan->values[step->inputs[i]].is;
         const ps_dtype right = ps_dtype_is_quantised(weight->dtype) ? PS_DTYPE_Q8_ROW
                                                                     : PS_DTYPE_F32;
@@ -265,12 +267,13 @@ static ps_status find_writer(const ps_plan_check *check, uint32_t id, ps_op op,
 static ps_status check_routed(const ps_plan_check *check, const ps_plan_step *step)
 {
     const ps_plan_step *router;
-    PS_TRY(find_writer(check, step->inputs[1], PS_OP_ROUTE, &router));
+    const uint32_t route = step->inputs[step->op == PS_OP_EXPERT_EXPECT ? 0 : 1];
+    PS_TRY(find_writer(check, route, PS_OP_ROUTE, &router));
     const bool same = step->op == PS_OP_EXPERT_SUM ||
                       router->attributes.experts == step->attributes.experts;
     return same ? PS_OK
                 : ps_fail(PS_INVALID, "'%s' chooses among %u experts, %u would be right",
-                          check->plan->values[step->inputs[1]].is.name, router->attributes.experts,
+                          check->plan->values[route].is.name, router->attributes.experts,
                           step->attributes.experts);
 }
 
@@ -319,9 +322,11 @@ static ps_status check_operator(const ps_plan_check *check, const ps_plan_step *
         return check_formats(check->plan, step);
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
+    case PS_OP_EXPERT_FFN:
         PS_TRY(check_formats(check->plan, step));
         return check_routed(check, step);
     case PS_OP_EXPERT_SUM:
+    case PS_OP_EXPERT_EXPECT:
         return check_routed(check, step);
     case PS_OP_LINEAR_ALL_REDUCE:
         PS_TRY(check_formats(check->plan, step));

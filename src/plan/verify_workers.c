@@ -24,6 +24,7 @@ static bool can_split(ps_op op, ps_split split)
     case PS_OP_ATTENTION_PARTIAL:
     case PS_OP_EXPERT_LINEAR:
     case PS_OP_EXPERT_GATE_UP:
+    case PS_OP_EXPERT_FFN:
         return split == PS_SPLIT_UNITS;
     case PS_OP_ALL_REDUCE:
     case PS_OP_ALL_GATHER:

@@ -141,6 +141,37 @@ void ps_session_destroy(ps_session *session)
     free(session);
 }
 
+bool ps_session_experts_get(const ps_session *session, ps_expert_report *out)
+{
+    const ps_expert_store *store = ps_exec_experts(session->config.exec);
+    ps_expert_store_info info;
+    if (store == NULL) {
+        return false;
+    }
+    ps_expert_store_get_info(store, &info);
+    const ps_expert_times times = ps_exec_expert_times(session->config.exec);
+    *out = (ps_expert_report){.budget_bytes = info.budget_bytes,
+                              .slot_bytes = info.slot_bytes,
+                              .slots = info.slots,
+                              .experts = info.experts,
+                              .calls = info.calls,
+                              .waves = info.waves,
+                              .routed = info.routed,
+                              .wanted = info.wanted,
+                              .pinned = info.pinned,
+                              .cached = info.cached,
+                              .loading = info.loading,
+                              .read = info.read,
+                              .read_bytes = info.read_bytes,
+                              .read_ns = info.read_ns,
+                              .is_direct = info.is_direct,
+                              .way = info.way,
+                              .move_ns = times.move_ns,
+                              .dispatch_ns = times.dispatch_ns,
+                              .compute_ns = times.compute_ns};
+    return true;
+}
+
 void ps_session_get_info(const ps_session *session, ps_session_info *out)
 {
     const ps_session_config *config = &session->config;
@@ -554,6 +585,15 @@ const ps_program *ps_session_program_for(const ps_session *session, uint32_t row
     return NULL;
 }
 
+// Of a step that failed: its rows were not appended.
+static void take_back(ps_session *session, uint32_t count)
+{
+    const ps_step_row *rows = ps_step_rows(session->step);
+    for (uint32_t i = count; i-- > 0;) {
+        release_from(session, &session->sequences[rows[i].sequence], rows[i].position);
+    }
+}
+
 ps_status ps_session_step(ps_session *session, const ps_row *rows, uint32_t count)
 {
     uint32_t logits, position_last;
@@ -573,10 +613,16 @@ ps_status ps_session_step(ps_session *session, const ps_row *rows, uint32_t coun
     session->step->number = session->step_number++;
     session->step->row_count = count;
     write_blocks(session, count);
-    PS_TRY(run_program(session, program));
+    const ps_status status = run_program(session, program);
+    for (uint32_t i = 0; i < count; i++) {
+        session->sequences[rows[i].sequence].length++;
+    }
+    if (status != PS_OK) {
+        take_back(session, count);
+        return status;
+    }
     for (uint32_t i = 0; i < count; i++) {
         sequence *slot = &session->sequences[rows[i].sequence];
-        slot->length++;
         if (i + 1 == count || rows[i + 1].sequence != rows[i].sequence) {
             drop_unseen(session, slot);
         }

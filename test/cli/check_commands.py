@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 
-from program import COMMANDS, SOURCE, document, golden, main, output
+from program import COMMANDS, EXPERTS_COMMANDS, SOURCE, document, golden, main, output
 
 MODEL = golden("smollm-q8_0")
 MODELS = sorted(glob.glob(golden("*")))
@@ -16,11 +16,13 @@ MODELS = sorted(glob.glob(golden("*")))
 def test_help_and_version():
     text = output("--help").decode()
     assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in COMMANDS), text
-    for command in COMMANDS:
-        text = output(command, "--help").decode()
+    text = output("experts", "--help").decode()
+    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in EXPERTS_COMMANDS), text
+    for command in COMMANDS + EXPERTS_COMMANDS:
+        text = output(*command.split(), "--help").decode()
         assert text.startswith(f"usage: prestage {command} ") and "--json" in text, text
         assert max(map(len, text.splitlines())) <= 100, text
-        assert output(command, MODEL, "-h") == text.encode()
+        assert output(*command.split(), MODEL, "-h") == text.encode()
     text = output("--version").decode()
     assert text.startswith("prestage ") and "CPU features:" in text and "ISA in use: " in text, text
     assert "ISA in use: ref" in output("--version", environment={"PS_ISA": "ref"}).decode()
@@ -261,9 +263,9 @@ def test_plan():
 def test_manual_names_every_option():
     with open(os.path.join(SOURCE, "man", "prestage.1"), encoding="utf-8") as file:
         manual = file.read().replace("\\", "")
-    for command in COMMANDS:
+    for command in COMMANDS + EXPERTS_COMMANDS:
         assert command in manual
-        for name in re.findall(r"(--?[a-z][a-z-]+)", output(command, "--help").decode().split("\n\n", 2)[2]):
+        for name in re.findall(r"(--?[a-z][a-z-]+)", output(*command.split(), "--help").decode().split("\n\n", 2)[2]):
             assert name in manual, f"{name} of {command} is not in man/prestage.1"
 
 

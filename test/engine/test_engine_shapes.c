@@ -109,8 +109,11 @@ static bool compute(const char *path, const shape *s, const cut *how, float *log
         return false;
     }
     expect_ok(status);
-    expect_ok(ps_session_create(
-        model, &(ps_session_options){.sequences = 2, .batch_rows = how->batch_rows}, &session));
+    expect_ok(ps_session_create(model,
+                                &(ps_session_options){.sequences = 2,
+                                                      .batch_rows = how->batch_rows,
+                                                      .check_grouped = s->experts > 0},
+                                &session));
     run(session, s->context, s->vocabulary, how->piece, logits);
     ps_session_destroy(session);
     ps_model_close(model);

@@ -66,6 +66,7 @@ static const struct {
     {"bad_plan_path", PS_INVALID, "command 3"},
     {"bad_ratio", PS_INVALID, "ratio of nan"},
     {"bad_flag", PS_INVALID, "command 3"},
+    {"bad_check", PS_INVALID, "command 3"},
     {"bad_context", PS_INVALID, "1025 tokens"},
     {"bad_sequences", PS_INVALID, "65537 sequences"},
     {"bad_batch_rows", PS_INVALID, "4097 rows"},

@@ -141,8 +141,17 @@ static void test_plan_from_text_continues_the_prompt(void **state)
     ps_kernels kernels;
     expect_ok(ps_kernels_select(&kernels));
     expect_ok(ps_team_create(2, &team));
-    const ps_exec_options options = {
-        .sequences = 1, .context_tokens = plan->context_max, .group_blocks = {8, 8, 8, 8}};
+    // Whoever counts routes of a model with experts is not told those of another one.
+    const ps_route_observer other = {.layers = 1, .experts = 4, .top_k = 2};
+    ps_exec_options options = {.sequences = 1,
+                               .context_tokens = plan->context_max,
+                               .group_blocks = {8, 8, 8, 8},
+                               .routes = &other};
+    expect_ok(ps_exec_create(team, &kernels, &options, &exec));
+    assert_int_equal(PS_INVALID, ps_exec_bind(exec, plan, find, &all, &program));
+    assert_string_equal("the plan has 0 MoE layers, the model 1", ps_error_message());
+    ps_exec_destroy(exec);
+    options.routes = NULL;
     expect_ok(ps_exec_create(team, &kernels, &options, &exec));
     expect_ok(ps_exec_bind(exec, plan, find, &all, &program));
     expect_ok(ps_exec_prepare(exec));

@@ -27,11 +27,11 @@ def opened(threads=1):
 
 
 def session(number=0, context=CONTEXT, sequences=2, rows=16, kv_tokens=0, k=0, v=0, prefetch=0, ratio=0.0, schedule=0,
-            by_rows=0, path=b"", cut=None, **more):
+            by_rows=0, check=0, path=b"", cut=None, **more):
     """As ps_session_options lies in memory, and the name of a plan file behind it."""
     options = struct.pack("<3I4xQQ3I4x5dQ6II", context, sequences, rows, kv_tokens, 0, k, v, prefetch, *[ratio] * 5, 0, *[0] * 6,
                           schedule)
-    options += struct.pack("<IB3xI", 0, by_rows, 0) + path
+    options += struct.pack("<IB3xIQB7x", 0, by_rows, 0, 0, check) + path
     return command(SESSION, options[:cut], session=number, **more)
 
 
@@ -78,6 +78,7 @@ def cases():
     yield "bad_plan_path", opened() + session(path=b"a")
     yield "bad_ratio", opened() + session(ratio=float("nan"))
     yield "bad_flag", opened() + session(by_rows=2)
+    yield "bad_check", opened() + session(check=1)
     yield "bad_context", opened() + session(context=1025)
     yield "bad_sequences", opened() + session(sequences=65537)
     yield "bad_batch_rows", opened() + session(rows=4097)

@@ -110,7 +110,7 @@ static inline ps_value_id ps_maker_node(ps_graph_maker *m, ps_node node)
 #define PS_MAKER_NODE(m, OP, OUTPUT, A, B, C, D, ...)                                              \
     ps_maker_node((m), (ps_node){.op = PS_OP_##OP,                                                 \
                                  .output = (OUTPUT),                                               \
-                                 .inputs = {(A), (B), (C), (D)},                                   \
+                                 .inputs = {(A), (B), (C), (D), PS_NO_VALUE},                      \
                                  .attributes = {__VA_ARGS__}})
 #define PS_MAKER_NONE PS_NO_VALUE
 

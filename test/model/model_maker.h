@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum { MADE_F32 = 0, MADE_F16 = 1, MADE_Q8_0 = 8, MADE_IQ2_XXS = 16 };
-enum { MADE_KEYS_MAX = 48, MADE_TENSORS_MAX = 96, MADE_BYTES_MAX = 1 << 20 };
+enum { MADE_KEYS_MAX = 48, MADE_TENSORS_MAX = 96, MADE_BYTES_MAX = 1 << 23 };
 
 typedef enum made_kind {
     MADE_U32 = 4,

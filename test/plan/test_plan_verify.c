@@ -728,9 +728,9 @@ typedef struct memory_fault {
 } memory_fault;
 
 static const memory_fault MEMORY_FAULTS[] = {
-    {make_bad_operator, "step 3 to 'qkv': operator 29 is unknown"},
+    {make_bad_operator, "step 3 to 'qkv': operator 31 is unknown"},
     {make_bad_input, "step 3, linear to 'qkv': operand 1 is value 55 of 55"},
-    {make_many_inputs, "5 operands, 2 to 4"},
+    {make_many_inputs, "6 operands, 2 to 4"},
     {make_bad_output, "step 3, linear: output is value 55 of 55"},
     {make_bad_split, "split 5 is unknown"},
     {make_bad_base, "value 'q': view of value 55 of 55"},

@@ -1,0 +1,59 @@
+// cli/bench.h - tests of `prestage bench`, their results, and how those are written.
+#ifndef PS_CLI_BENCH_H
+#define PS_CLI_BENCH_H
+
+#include "cli/bench_ops.h"
+#include "cli/commands.h"
+#include "cli/json_writer.h"
+
+#define PS_BENCH_SIDES_MAX 8u
+
+typedef struct ps_bench_test {
+    uint32_t prompt, generate, depth; // of each sequence
+    uint32_t threads;                 // as asked for
+    uint32_t sequences;
+} ps_bench_test;
+
+typedef struct ps_bench_row {
+    ps_bench_test test; // threads as used
+    double tokens_per_s[1000];
+    double prompt_ms[1000], generate_ms[1000]; // the two parts of a run
+    double mean, deviation;                    // tokens a second
+    double bytes_per_token;                    // read; tests of decoding alone
+    double gbs;                                // the same; 0: not known
+    double ceiling_gbs;                        // the same, and any with --ops
+    uint32_t barriers;                         // of a step of decoding; tests of decoding alone
+    uint32_t best_logits;                      // that each rank sends of a row; 0: all
+    uint64_t picked;                           // hash of the best token of each step
+    double ratio, ratio_lowest, ratio_highest; // to the first policy compared; 0: none
+} ps_bench_row;
+
+// One of the policies that are compared, or the only one.
+typedef struct ps_bench_side {
+    ps_cli_side what;
+    ps_session *session;
+    ps_sequence sequences[PS_CLI_SEQUENCES_MAX]; // those of the test are open
+    ps_bench_row row;
+} ps_bench_side;
+
+typedef struct ps_bench {
+    const ps_cli_options *options;
+    ps_model *model;
+    ps_model_info info;
+    ps_bench_side sides[PS_BENCH_SIDES_MAX];
+    uint32_t side_count;
+    ps_bench_side *side; // at hand
+    int32_t *tokens;     // random, as many as a sequence of the longest test takes
+    ps_json_writer json;
+    uint32_t printed;
+} ps_bench;
+
+// The policy of the side at hand, as it is called.
+const char *ps_bench_policy(const ps_bench *b);
+
+double ps_bench_mean(const double *samples, uint32_t count);
+
+// Writes the row of the side at hand, as the options ask.
+void ps_bench_add_result(ps_bench *b);
+
+#endif

@@ -1,0 +1,159 @@
+// experts/forecast.c - see forecast.h.
+#include "experts/forecast.h"
+
+#include <math.h>
+
+#define FAST_STEPS 4.0
+#define SLOW_STEPS 128.0
+#define SUMS_STEPS 64.0 // half-lives
+#define SAMPLE 4u
+
+#define PROMPT_ROWS 16.0f // for one key, in one step
+
+// The line at the start, and how firmly it is believed: as a variance of both averages, of which a
+// step shows some 0.002.
+#define START_WEIGHT 0.5
+#define START_VARIANCE 1e-4
+
+// Of a hot set: the average of its hottest key, and how many steps it stands for.
+#define HOT_AVERAGE 0.2f
+#define HOT_STEPS 16.0
+
+#define LEAST 1e-5 // of any key
+
+// How much of an average the next `steps` steps are: first all count alike, later they fade.
+static float part_of(double half_life, double seen, double steps)
+{
+    return (float)fmax(1 - exp2(-steps / half_life), steps / (seen + steps));
+}
+
+static void set_parts(ps_forecast *f)
+{
+    f->fast_part = part_of(FAST_STEPS, f->steps, 1);
+    f->slow_part = part_of(SLOW_STEPS, f->steps, 1);
+}
+
+ps_status ps_forecast_init(ps_forecast *forecast, uint32_t keys, const uint32_t *hot,
+                           uint32_t hot_count, ps_arena *arena)
+{
+    *forecast = (ps_forecast){.keys = keys,
+                              .fast = PS_ARENA_NEW(arena, float, keys),
+                              .slow = PS_ARENA_NEW(arena, float, keys),
+                              .rows = PS_ARENA_NEW(arena, float, keys),
+                              .steps = hot_count > 0 ? HOT_STEPS : 0,
+                              .by_fast = START_WEIGHT,
+                              .by_slow = START_WEIGHT};
+    if (forecast->fast == NULL || forecast->slow == NULL || forecast->rows == NULL) {
+        return PS_NO_MEMORY;
+    }
+    set_parts(forecast);
+    for (uint32_t i = 0; i < hot_count; i++) {
+        forecast->slow[hot[i]] = HOT_AVERAGE * (float)(hot_count - i) / (float)hot_count;
+    }
+    return PS_OK;
+}
+
+void ps_forecast_use(ps_forecast *forecast, uint32_t key, uint32_t rows)
+{
+    forecast->rows[key] += (float)rows;
+    forecast->rows_most = fmaxf(forecast->rows_most, forecast->rows[key]);
+}
+
+// What of the past is known about one step, for each key: [0, 1].
+static float wanted(const ps_forecast *f, uint32_t key)
+{
+    const float rows = f->rows[key];
+    return f->rows_most > PROMPT_ROWS ? rows / f->rows_most : fminf(rows, 1);
+}
+
+// ---- the line
+
+// Of one key in SAMPLE, others in each step.
+static void add_step(ps_forecast *f)
+{
+    ps_forecast_sums step = {0};
+    for (uint32_t i = (uint32_t)f->steps % SAMPLE; i < f->keys; i += SAMPLE) {
+        const double fast = f->fast[i];
+        const double slow = f->slow[i];
+        const double y = f->rows[i] > 0 ? 1 : 0;
+        step.count++;
+        step.fast += fast;
+        step.slow += slow;
+        step.wanted += y;
+        step.fast_fast += fast * fast;
+        step.fast_slow += fast * slow;
+        step.slow_slow += slow * slow;
+        step.fast_wanted += fast * y;
+        step.slow_wanted += slow * y;
+    }
+    const double kept = exp2(-1 / SUMS_STEPS);
+    double *to = &f->sums.count;
+    const double *from = &step.count;
+    for (uint32_t i = 0; i < sizeof step / sizeof *to; i++) {
+        to[i] = kept * to[i] + from[i];
+    }
+}
+
+// Least squares of two weights and a base, drawn to the start where little is known; weights below 0
+// are none.
+static void fit(ps_forecast *f)
+{
+    const ps_forecast_sums *s = &f->sums;
+    const double n = s->count;
+    const double prior = START_VARIANCE * f->keys / SAMPLE;
+    const double ff = s->fast_fast - s->fast * s->fast / n + prior;
+    const double ss = s->slow_slow - s->slow * s->slow / n + prior;
+    const double fs = s->fast_slow - s->fast * s->slow / n;
+    const double fy = s->fast_wanted - s->fast * s->wanted / n + prior * START_WEIGHT;
+    const double sy = s->slow_wanted - s->slow * s->wanted / n + prior * START_WEIGHT;
+    const double determinant = ff * ss - fs * fs;
+    f->by_fast = (fy * ss - sy * fs) / determinant;
+    f->by_slow = (sy * ff - fy * fs) / determinant;
+    if (f->by_fast < 0) {
+        f->by_fast = 0;
+        f->by_slow = fmax(0, sy / ss);
+    } else if (f->by_slow < 0) {
+        f->by_slow = 0;
+        f->by_fast = fmax(0, fy / ff);
+    }
+    f->base = (s->wanted - f->by_fast * s->fast - f->by_slow * s->slow) / n;
+}
+
+// ---- steps
+
+void ps_forecast_step(ps_forecast *forecast)
+{
+    ps_forecast *f = forecast;
+    const bool is_prompt = f->rows_most > PROMPT_ROWS;
+    if (!is_prompt) {
+        add_step(f);
+        fit(f);
+    }
+    const double steps = is_prompt ? f->rows_most : 1;
+    const float fast_part = part_of(FAST_STEPS, f->steps, steps);
+    const float slow_part = part_of(SLOW_STEPS, f->steps, steps);
+    const float scale = is_prompt ? 1 / f->rows_most : 1;
+    for (uint32_t i = 0; i < f->keys; i++) {
+        const float scaled = scale * f->rows[i]; // wanted()
+        const float y = scaled < 1 ? scaled : 1;
+        f->fast[i] += fast_part * (y - f->fast[i]);
+        f->slow[i] += slow_part * (y - f->slow[i]);
+        f->rows[i] = 0;
+    }
+    f->rows_most = 0;
+    f->steps += steps;
+    set_parts(f);
+}
+
+double ps_forecast_of(const ps_forecast *forecast, uint32_t key)
+{
+    const ps_forecast *f = forecast;
+    float fast = f->fast[key];
+    float slow = f->slow[key];
+    if (f->rows[key] > 0) {
+        const float y = wanted(f, key);
+        fast += f->fast_part * (y - fast);
+        slow += f->slow_part * (y - slow);
+    }
+    return fmax(f->base + f->by_fast * fast + f->by_slow * slow, LEAST);
+}
