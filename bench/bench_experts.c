@@ -95,8 +95,12 @@ static ps_weight make_experts(ps_dtype dtype, uint32_t outputs, uint32_t inputs)
         memcpy(packed + e * matrix_bytes, packed, matrix_bytes);
     }
     free(rows);
-    return (ps_weight){
-        .dtype = dtype, .outputs = outputs, .inputs = inputs, .experts = EXPERTS, .data = packed};
+    return (ps_weight){.dtype = dtype,
+                       .outputs = outputs,
+                       .inputs = inputs,
+                       .experts = EXPERTS,
+                       .data = packed,
+                       .expert_stride_bytes = matrix_bytes};
 }
 
 static void free_experts(const ps_weight *weight)
