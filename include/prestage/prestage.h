@@ -511,6 +511,13 @@ typedef struct ps_expert_report {
     // Of the calling thread in all calls: waiting for reads and packing, sorting and asking,
     // computing.
     uint64_t move_ns, dispatch_ns, compute_ns;
+    // Guesses of what the next layer will want: experts guessed, of them wanted by the layer, and
+    // what it wanted of all; experts read for guesses, and of them wanted; and by what a step with
+    // them was faster when that was last tried, 0: not yet. While they make it slower there are none.
+    uint64_t guessed, guessed_right, guessed_of;
+    uint64_t guesses_read, guesses_used;
+    double guess_saved_ns;
+    bool is_guessing;
     bool is_direct;  // past the page cache
     const char *way; // "io_uring", "threads"; static
 } ps_expert_report;

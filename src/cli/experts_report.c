@@ -59,6 +59,13 @@ void ps_cli_experts_json(const ps_session *session, ps_json_writer *json)
     ps_json_integer(json, "loading", (int64_t)r.loading);
     ps_json_integer(json, "disk", (int64_t)r.read);
     ps_json_end(json, '}');
+    ps_json_begin(json, "guesses", '{');
+    ps_json_number(json, "recall", part(r.guessed_right, r.guessed_of));
+    ps_json_integer(json, "read", (int64_t)r.guesses_read);
+    ps_json_number(json, "useful", part(r.guesses_used, r.guesses_read));
+    ps_json_number(json, "saved_ms", r.guess_saved_ns / 1e6);
+    ps_json_bool(json, "on", r.is_guessing);
+    ps_json_end(json, '}');
     ps_json_integer(json, "read_bytes", (int64_t)r.read_bytes);
     ps_json_number(json, "read_gbs", gbs(&r));
     ps_json_text(json, "way", r.way);
