@@ -1,12 +1,12 @@
 // bench/bench_experts.c - the grouped call of one MoE layer: gate and up, then down, of all rows.
 //
-// 4 rows, 512 experts top-10 of 640 columns, dim 2560, all in memory; no expert is used again before
-// all others of all layers, so that every byte comes from DRAM. A line gives the time of a block,
-// the bytes of its distinct experts in GB/s, what plain reads of as many bytes by the same threads
-// reach and the share of it, and how much longer one call for each (row, expert) pair takes:
-// medians over rounds, ratios within a round. `apart`: rows share no expert; `agree`: all rows
-// choose the same ones; `alone`: one row. Before them the time that choosing the experts of a row
-// takes.
+// 4 rows, 512 experts top-10 of 640 columns, dim 2560, all in memory; no expert is used again
+// before all others of all layers, so that every byte comes from DRAM. A line gives the time of a
+// block, the bytes of its distinct experts in GB/s, what plain reads of as many bytes by the same
+// threads reach and the share of it, and how much longer one call for each (row, expert) pair
+// takes: medians over rounds, ratios within a round. `apart`: rows share no expert; `agree`: all
+// rows choose the same ones; `alone`: one row. Before them the time that choosing the experts of a
+// row takes.
 //
 // usage: bench_experts [--threads N] [--layers N] [--filter TEXT] [--json]
 #include "base/pages.h"
@@ -95,8 +95,12 @@ static ps_weight make_experts(ps_dtype dtype, uint32_t outputs, uint32_t inputs)
         memcpy(packed + e * matrix_bytes, packed, matrix_bytes);
     }
     free(rows);
-    return (ps_weight){
-        .dtype = dtype, .outputs = outputs, .inputs = inputs, .experts = EXPERTS, .data = packed};
+    return (ps_weight){.dtype = dtype,
+                       .outputs = outputs,
+                       .inputs = inputs,
+                       .experts = EXPERTS,
+                       .data = packed,
+                       .expert_stride_bytes = matrix_bytes};
 }
 
 static void free_experts(const ps_weight *weight)
@@ -379,7 +383,7 @@ static void bench_route(bench *b)
 
 int main(int argc, char **argv)
 {
-    static bench b = {.layer_count = 2};
+    static bench b = {.layer_count = 2, .routing = ROUTINGS};
     uint32_t threads = 1;
     const char *filter = "";
     bool json = false;

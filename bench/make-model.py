@@ -159,7 +159,9 @@ def tensors(a):
     if a.dim % TYPES[embedding][1]:
         embedding = NARROW.get(embedding, embedding)
     deviation = 1 / a.dim ** 0.5
-    yield "token_embd.weight", (a.dim, a.vocabulary), embedding, 0.02
+    # Where tokens choose experts, the residual stream has to tell tokens apart: what layers add, which is much the same for
+    # all tokens of random weights, is small beside the embedding.
+    yield "token_embd.weight", (a.dim, a.vocabulary), embedding, 4 if a.experts else 0.02
     for i in range(a.layers):
         for name, dimensions in matrices(a):
             yield f"blk.{i}.{name}.weight", dimensions, tensor_type(a, name, i, dimensions[0]), deviation

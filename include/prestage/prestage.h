@@ -102,14 +102,15 @@ struct ps_model_options {
     const char *machine_file;
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
     // What the process may take of memory, all together: weights, KV cache, workspaces, experts,
-    // itself. Where a model's experts do not all fit, each session keeps as many as do and reads the
-    // others from the file when they are wanted; results are the same. 0: no limit, all are kept.
+    // itself. Where a model's experts do not all fit, each session keeps as many as do and reads
+    // the others from the file when they are wanted; results are the same. 0: no limit, all are
+    // kept.
     uint64_t memory_bytes;
     const struct ps_session_options *session; // that memory is planned for; NULL: the defaults
     uint64_t expert_bytes; // of that for experts, at most; 0: what the rest leaves
     // A file of `prestage experts rank` with experts that are loaded when a session is made; of it
-    // the hottest hot_experts, or with 0 as many as there is room for. NULL: none. More than there is
-    // room for are refused when the session is made, or with hot_cut left out.
+    // the hottest hot_experts, or with 0 as many as there is room for. NULL: none. More than there
+    // is room for are refused when the session is made, or with hot_cut left out.
     const char *hot_set;
     uint32_t hot_experts;
     bool hot_cut;
@@ -510,6 +511,13 @@ typedef struct ps_expert_report {
     // Of the calling thread in all calls: waiting for reads and packing, sorting and asking,
     // computing.
     uint64_t move_ns, dispatch_ns, compute_ns;
+    // Guesses of what the next layer will want: experts guessed, of them wanted by the layer, and
+    // what it wanted of all; experts read for guesses, and of them wanted; and by what a step with
+    // them was faster when that was last tried, 0: not yet. While they make it slower there are none.
+    uint64_t guessed, guessed_right, guessed_of;
+    uint64_t guesses_read, guesses_used;
+    double guess_saved_ns;
+    bool is_guessing;
     bool is_direct;  // past the page cache
     const char *way; // "io_uring", "threads"; static
 } ps_expert_report;

@@ -2,6 +2,7 @@
 #ifndef PS_CLI_BENCH_H
 #define PS_CLI_BENCH_H
 
+#include "base/rng.h"
 #include "cli/bench_ops.h"
 #include "cli/commands.h"
 #include "cli/json_writer.h"
@@ -44,6 +45,11 @@ typedef struct ps_bench {
     uint32_t side_count;
     ps_bench_side *side; // at hand
     int32_t *tokens;     // random, as many as a sequence of the longest test takes
+    // Where experts are streamed, which of them is what speed depends on: each run has new tokens,
+    // and each of its sequences begins one later. [tokens, and one a sequence]; NULL: as `tokens`.
+    int32_t *fresh;
+    uint64_t fresh_count;
+    ps_rng rng;
     ps_json_writer json;
     uint32_t printed;
 } ps_bench;
@@ -52,6 +58,9 @@ typedef struct ps_bench {
 const char *ps_bench_policy(const ps_bench *b);
 
 double ps_bench_mean(const double *samples, uint32_t count);
+
+// --streams N.
+PS_MUST_USE ps_status ps_bench_streams(const ps_cli_options *options);
 
 // Writes the row of the side at hand, as the options ask.
 void ps_bench_add_result(ps_bench *b);

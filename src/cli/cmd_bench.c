@@ -1,7 +1,8 @@
 // cli/cmd_bench.c - `prestage bench`: the tests of llama-bench, with a ceiling beside decoding.
 //
 // A test reads P tokens and generates N, behind D tokens that are already in the context, for S
-// sequences at once. Tokens are random: speed does not depend on them. The D tokens are read once;
+// sequences at once. Tokens are random: speed does not depend on them, but where experts are
+// streamed, which therefore get new ones in each run. The D tokens are read once;
 // a sequence goes back to them before each run. Each test runs once to warm up, then R times. The
 // ceiling is what the same threads read from memory at best, measured right before and right after
 // a test of decoding; the larger counts. With --ops the repetitions are profiled, which costs them
@@ -9,7 +10,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/rng.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -98,11 +98,23 @@ static ps_status check_interrupt(void)
     return *ps_cli_interrupt_flag() ? PS_CANCELLED : PS_OK;
 }
 
+static const int32_t *tokens_of_run(const ps_bench *b, uint32_t sequence)
+{
+    return b->fresh == NULL ? b->tokens : b->fresh + sequence;
+}
+
+static void draw_tokens(ps_bench *b, int32_t *tokens, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        tokens[i] = (int32_t)(ps_rng_next(&b->rng) % b->info.vocabulary);
+    }
+}
+
 static ps_status read_tokens(ps_bench *b, const ps_bench_test *test, uint32_t count)
 {
     for (uint32_t s = 0; s < test->sequences && count > 0; s++) {
-        PS_TRY(ps_session_prefill(b->side->session, b->side->sequences[s], b->tokens, count,
-                                  ps_cli_interrupt_flag()));
+        PS_TRY(ps_session_prefill(b->side->session, b->side->sequences[s], tokens_of_run(b, s),
+                                  count, ps_cli_interrupt_flag()));
     }
     return PS_OK;
 }
@@ -130,7 +142,7 @@ static ps_status generate_tokens(ps_bench *b, const ps_bench_test *test, uint64_
     for (uint32_t i = 0; i < test->generate; i++) {
         ps_row rows[PS_CLI_SEQUENCES_MAX];
         for (uint32_t s = 0; s < test->sequences; s++) {
-            rows[s] = (ps_row){b->side->sequences[s], b->tokens[i], true};
+            rows[s] = (ps_row){b->side->sequences[s], tokens_of_run(b, s)[i], true};
         }
         PS_TRY(check_interrupt());
         PS_TRY(ps_session_step(b->side->session, rows, test->sequences));
@@ -162,6 +174,7 @@ static ps_status measure_once(ps_bench *b, const ps_bench_test *test, uint32_t r
     ps_bench_row *row = &b->side->row;
     uint64_t generate_ns = 0;
     PS_TRY(go_to_depth(b, test));
+    draw_tokens(b, b->fresh, b->fresh_count);
     if (b->options->operators) {
         PS_TRY(ps_session_profile_start(b->side->session));
     }
@@ -332,11 +345,22 @@ static ps_status make_tokens(ps_bench *b, uint64_t count)
     if (b->tokens == NULL) {
         return ps_fail(PS_NO_MEMORY, "no memory for %llu tokens", (unsigned long long)count);
     }
-    ps_rng rng = ps_rng_seed(1);
-    for (uint64_t i = 0; i < count; i++) {
-        b->tokens[i] = (int32_t)(ps_rng_next(&rng) % b->info.vocabulary);
-    }
+    b->rng = ps_rng_seed(1);
+    draw_tokens(b, b->tokens, count);
     return PS_OK;
+}
+
+static ps_status make_fresh_tokens(ps_bench *b, uint64_t count)
+{
+    ps_expert_report report;
+    if (!ps_session_experts_get(b->sides[0].session, &report)) {
+        return PS_OK;
+    }
+    b->fresh = malloc(count * sizeof *b->fresh);
+    b->fresh_count = b->fresh == NULL ? 0 : count;
+    return b->fresh == NULL
+               ? ps_fail(PS_NO_MEMORY, "no memory for %llu tokens", (unsigned long long)count)
+               : PS_OK;
 }
 
 // --compare SIDE,... or what the other options say.
@@ -401,6 +425,7 @@ static ps_status run_tests(ps_bench *b, const ps_bench_test *tests, uint32_t cou
     }
     PS_TRY(make_tokens(b, longest));
     PS_TRY(create_sessions(b, (uint32_t)longest, sequences));
+    PS_TRY(make_fresh_tokens(b, longest + sequences));
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(measure_test(b, &tests[i]));
         for (uint32_t s = 0; s < b->side_count; s++) {
@@ -422,8 +447,11 @@ static ps_status end_tests(ps_bench *b, ps_status status)
     }
     status = ps_cli_model_close(b->options, b->model, status);
     free(b->tokens);
+    free(b->fresh);
     b->model = NULL;
     b->tokens = NULL;
+    b->fresh = NULL;
+    b->fresh_count = 0;
     return status;
 }
 
@@ -475,6 +503,14 @@ ps_status ps_cli_bench(const ps_cli_options *options)
         status = ps_fail(PS_NO_MEMORY, "no memory for a list of tests");
     } else {
         b->options = options;
+        if (options->streams > 0) {
+            ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
+            status = ps_bench_streams(options);
+            ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
+            free(tests);
+            free(b);
+            return status;
+        }
         const uint32_t count = list_tests(options, tests);
         status = check_count(options, count);
         if (status == PS_OK) {

@@ -36,6 +36,18 @@ void ps_cli_experts_print(const ps_session *session, FILE *file)
         r.is_direct ? "direct" : "buffered", block_ns / 1e3, (unsigned long long)r.calls,
         part(r.move_ns, r.calls) / block_ns * 100, part(r.dispatch_ns, r.calls) / block_ns * 100,
         part(r.compute_ns, r.calls) / block_ns * 100);
+    if (r.guessed > 0) {
+        (void)fprintf(file,
+                      "          %10llu guessed a layer early: %.1f %% of those wanted; %llu read "
+                      "for it, %.1f %% of them used; %s %.2f ms a step\n",
+                      (unsigned long long)r.guessed, part(r.guessed_right, r.guessed_of) * 100,
+                      (unsigned long long)r.guesses_read,
+                      part(r.guesses_used, r.guesses_read) * 100,
+                      r.guess_saved_ns == 0 ? "not judged yet, saves"
+                      : r.is_guessing       ? "on, saves"
+                                            : "off, saved",
+                      r.guess_saved_ns / 1e6);
+    }
 }
 
 void ps_cli_experts_json(const ps_session *session, ps_json_writer *json)
@@ -58,6 +70,13 @@ void ps_cli_experts_json(const ps_session *session, ps_json_writer *json)
     ps_json_integer(json, "cached", (int64_t)r.cached);
     ps_json_integer(json, "loading", (int64_t)r.loading);
     ps_json_integer(json, "disk", (int64_t)r.read);
+    ps_json_end(json, '}');
+    ps_json_begin(json, "guesses", '{');
+    ps_json_number(json, "recall", part(r.guessed_right, r.guessed_of));
+    ps_json_integer(json, "read", (int64_t)r.guesses_read);
+    ps_json_number(json, "useful", part(r.guesses_used, r.guesses_read));
+    ps_json_number(json, "saved_ms", r.guess_saved_ns / 1e6);
+    ps_json_bool(json, "on", r.is_guessing);
     ps_json_end(json, '}');
     ps_json_integer(json, "read_bytes", (int64_t)r.read_bytes);
     ps_json_number(json, "read_gbs", gbs(&r));

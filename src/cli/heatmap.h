@@ -26,7 +26,7 @@ typedef struct ps_heatmap {
     ps_coverage_point points[PS_HEATMAP_POINTS_MAX]; // rising
 } ps_heatmap;
 
-// How dark uses are: 0 for none, then 1..PS_HEATMAP_LEVELS by powers of two, 4 being the even share.
+// How dark uses are: 0 for none, then 1..PS_HEATMAP_LEVELS by powers of two; 4 is the even share.
 uint32_t ps_heatmap_level(const ps_heatmap *map, uint64_t uses);
 
 // Lines of at most `width` columns, at least 40: a cell for each expert, or for the hottest of as

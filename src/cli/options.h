@@ -62,12 +62,13 @@ typedef struct ps_cli_options {
     bool special, detokenize;
     bool all_tensors, all_metadata;
     bool dot, no_measure, no_ceiling, operators;
+    bool force, verify;
     const char *output; // of plan, compile and tune
     const char *plan_file;
-    bool force, verify;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
     uint32_t ranks;                       // 0: as the launcher says, or one
+    uint32_t streams;                     // of bench; 0: not given
     uint32_t static_batch, static_tokens; // sequences, and tokens of each; 0: no such test
     const char *comm_link;                // of --comm-sim
     const char *compare;                  // of bench
@@ -79,17 +80,16 @@ typedef struct ps_cli_options {
     ps_cli_list set_sizes; // of hot sets; none: not given
     uint32_t phases;       // bits (1 << ps_phase) of what is ranked
     const char *machine;   // file
-    uint32_t objective;    // ps_cli_objective
     const char *emit;      // of tune
+    uint32_t objective;    // ps_cli_objective
     uint32_t time_limit;   // seconds; 0: not given
     ps_cli_list batches;   // of tune; none: not given
     uint32_t ranks_sim;
     uint32_t comm_schedule; // ps_comm_schedule
-    bool sequence_parallel;
+    bool sequence_parallel, check_grouped;
     uint32_t prefetch; // ps_prefetch_policy
     uint32_t prefetch_threads;
-    const char *force_routes; // file
-    bool check_grouped;
+    const char *force_routes;      // file
     const char *additional_config; // JSON, or @ and a file with it
     ps_prefetch_ratios ratios;     // by ps_cli_additional_config_apply
     ps_ranks *started;             // by ps_cli_ranks_start; not of the command line

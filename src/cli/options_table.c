@@ -777,6 +777,17 @@ const ps_option_line ps_option_lines[] = {
      PS_CLI_SEQUENCES_MAX,
      "N,...",
      "sequences that run together (default 1)"},
+    {{"streams"},
+     0,
+     PS_OPTION_U32,
+     PS_CLI_BENCH,
+     AT(streams),
+     2,
+     PS_CLI_SEQUENCES_MAX,
+     "N",
+     "instead: N conversations, each with a prompt of -p and an answer of -n tokens, alone and "
+     "then "
+     "all at once; their answers have to be the same"},
     {{"static-batch"},
      0,
      PS_OPTION_U32,

@@ -33,9 +33,15 @@ typedef struct trial {
     uint64_t ns[PS_TEAM_WORKERS_MAX];
 } trial;
 
+// Experts that are streamed are nowhere yet.
+static bool is_here(const ps_weight *weight)
+{
+    return !weight->is_vector && weight->data != NULL;
+}
+
 static bool is_like(const ps_weight *weight, const ps_weight *like)
 {
-    return !weight->is_vector && weight->dtype == like->dtype && weight->inputs == like->inputs;
+    return is_here(weight) && weight->dtype == like->dtype && weight->inputs == like->inputs;
 }
 
 // The largest quantised weight; NULL when there is none.
@@ -44,7 +50,7 @@ static const ps_weight *largest(const ps_weights *weights)
     const ps_weight *best = NULL;
     for (uint32_t i = 0; i < ps_weights_count(weights); i++) {
         const ps_weight *weight = ps_weights_at(weights, i);
-        if (!weight->is_vector && ps_dtype_is_quantised(weight->dtype) &&
+        if (is_here(weight) && ps_dtype_is_quantised(weight->dtype) &&
             (best == NULL || ps_weight_bytes(weight) > ps_weight_bytes(best))) {
             best = weight;
         }

@@ -45,8 +45,8 @@ PS_MUST_USE ps_status ps_json_take(json_t *object, const char *key, json_t **out
 // A whole text as one JSON value: a reference for json_decref. PS_INVALID names the line.
 PS_MUST_USE ps_status ps_json_text_read(const char *text, size_t bytes, json_t **out);
 
-// A whole file of at most PS_JSON_FILE_BYTES_MAX as one JSON value: a reference for json_decref. Messages do
-// not name the path.
+// The same of a file of at most PS_JSON_FILE_BYTES_MAX. `wanted` names the right kind of file in
+// messages, which do not name the path.
 //
 // PS_NOT_FOUND, PS_IO, PS_INVALID
 PS_MUST_USE ps_status ps_json_file_read(const char *path, const char *wanted, json_t **out);

@@ -53,8 +53,8 @@ double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const p
 // Bytes of one weight, as it is packed.
 uint64_t ps_weight_bytes(const ps_weight *weight);
 
-// The layers of experts of a graph, before it is fused: sizes; files and offsets are 0. Memory comes
-// from the arena.
+// The layers of experts of a graph, before it is fused: sizes; files and offsets are 0. Memory
+// comes from the arena.
 PS_MUST_USE ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena,
                                               ps_expert_layer **out, uint32_t *out_count);
 

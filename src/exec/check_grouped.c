@@ -79,7 +79,10 @@ static void note(const ps_walk *walk, const ps_bound_step *step, ps_grouped_diff
 
 static bool is_same(float a, float b)
 {
-    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+    uint32_t bits[2];
+    memcpy(&bits[0], &a, sizeof a);
+    memcpy(&bits[1], &b, sizeof b);
+    return bits[0] == bits[1] || (isnan(a) && isnan(b));
 }
 
 static void compare_values(const ps_walk *walk, const ps_bound_step *step, const char *stage,

@@ -106,8 +106,8 @@ static double varying(const double *sums, ps_forecast_sum product, ps_forecast_s
     return sums[product] - sums[a] * sums[b] / sums[PS_SUM_COUNT];
 }
 
-// Least squares of two weights and a base, drawn to the start where little is known; weights below 0
-// are none.
+// Least squares of two weights and a base, drawn to the start where little is known; weights below
+// 0 are none.
 static void fit(ps_forecast *f)
 {
     const double *s = f->sums;

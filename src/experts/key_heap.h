@@ -15,7 +15,8 @@ typedef struct ps_key_heap {
 // PS_NO_MEMORY. Memory comes from the arena and lives as long.
 PS_MUST_USE ps_status ps_key_heap_init(ps_key_heap *heap, uint32_t keys, ps_arena *arena);
 
-// The heap of the keys from `first` on of one that stays empty itself: several may share its memory.
+// The heap of the keys from `first` on of one that stays empty itself: several may share its
+// memory.
 ps_key_heap ps_key_heap_part(const ps_key_heap *whole, uint32_t first);
 
 void ps_key_heap_add(ps_key_heap *heap, uint32_t key, double score); // it is not in the heap

@@ -1,8 +1,8 @@
 // experts/policy.c - see policy.h.
 //
 // Invariants:
-// 1. A key in a slot is either in `loose`, in order of use, or ranked, in the heap of its group; any
-//    other key is in neither.
+// 1. A key in a slot is either in `loose`, in order of use, or ranked, in the heap of its group;
+//    any other key is in neither.
 // 2. lfu and auto rank all keys in slots, and the lowest of all heaps leaves. The others have one
 //    heap, of the protected keys, at most `target`, and the oldest loose key leaves.
 #include "experts/policy.h"

@@ -59,6 +59,15 @@ typedef struct place {
     uint64_t part_offset[PS_EXPERT_PARTS_MAX]; // in a slot
 } place;
 
+// What is expected of a layer that has not been called yet: a set is filled while that of the layer
+// before has not been judged.
+typedef struct guess_set {
+    place *of;         // NULL: none, or judged
+    uint32_t *experts; // [count]
+    bool *is_guessed;  // [experts of the layer]
+    uint32_t count, started;
+} guess_set;
+
 struct ps_expert_store {
     ps_arena arena;
     ps_reader *reader;
@@ -78,11 +87,8 @@ struct ps_expert_store {
     uint32_t *wave_experts;
     bool *wave_raw;
     uint32_t wave_count;
-    // What is expected of a layer that has not been called yet.
-    place *next;
-    uint32_t *guesses; // [guess_count] experts of it
-    bool *is_guessed;  // [experts of a layer]
-    uint32_t guess_count, guess_started;
+    guess_set guesses[2]; // of the next layer, and of this one
+    uint32_t guessing;    // the set that is being filled, or was last
     ps_trial trial;
     uint64_t step_ns; // when the last step ended
     ps_expert_store_info info;
@@ -268,14 +274,18 @@ static ps_status make_call(ps_expert_store *store)
     }
     store->wants = PS_ARENA_NEW(&store->arena, ps_expert_want, experts);
     store->is_done = PS_ARENA_NEW(&store->arena, bool, experts);
-    store->guesses = PS_ARENA_NEW(&store->arena, uint32_t, experts);
-    store->is_guessed = PS_ARENA_NEW(&store->arena, bool, experts);
+    for (uint32_t i = 0; i < 2; i++) {
+        store->guesses[i].experts = PS_ARENA_NEW(&store->arena, uint32_t, experts);
+        store->guesses[i].is_guessed = PS_ARENA_NEW(&store->arena, bool, experts);
+        if (store->guesses[i].experts == NULL || store->guesses[i].is_guessed == NULL) {
+            return PS_NO_MEMORY;
+        }
+    }
     store->wave = PS_ARENA_NEW(&store->arena, slot *, experts);
     store->wave_experts = PS_ARENA_NEW(&store->arena, uint32_t, experts);
     store->wave_raw = PS_ARENA_NEW(&store->arena, bool, experts);
     ps_trial_init(&store->trial);
-    return store->wants == NULL || store->is_done == NULL || store->guesses == NULL ||
-                   store->is_guessed == NULL || store->wave == NULL ||
+    return store->wants == NULL || store->is_done == NULL || store->wave == NULL ||
                    store->wave_experts == NULL || store->wave_raw == NULL
                ? PS_NO_MEMORY
                : PS_OK;
@@ -497,29 +507,30 @@ static void start_reads(ps_expert_store *store)
 void ps_expert_store_expect(ps_expert_store *store, uint32_t layer, uint32_t expert)
 {
     place *next = &store->layers[layer];
-    if (store->next != next) {
-        store->next = next;
-        store->guess_count = 0;
-        store->guess_started = 0;
-        memset(store->is_guessed, 0, next->is.experts * sizeof *store->is_guessed);
+    if (store->guesses[store->guessing].of != next) {
+        store->guessing = 1 - store->guessing;
+        guess_set *set = &store->guesses[store->guessing];
+        memset(set->is_guessed, 0, next->is.experts * sizeof *set->is_guessed);
+        *set = (guess_set){.of = next, .experts = set->experts, .is_guessed = set->is_guessed};
     }
-    if (!store->is_guessed[expert]) {
-        store->is_guessed[expert] = true;
-        store->guesses[store->guess_count++] = expert;
+    guess_set *set = &store->guesses[store->guessing];
+    if (!set->is_guessed[expert]) {
+        set->is_guessed[expert] = true;
+        set->experts[set->count++] = expert;
     }
 }
 
 // Behind all that is wanted. Half of the floor is never more than the call at hand leaves.
 static void read_guesses(ps_expert_store *store)
 {
-    const place *next = store->next;
-    if (next == NULL || !store->trial.is_on || store->started < store->want_count) {
+    guess_set *set = &store->guesses[store->guessing];
+    const place *next = set->of;
+    if (next == NULL || next == store->of || !store->trial.is_on ||
+        store->started < store->want_count) {
         return;
     }
-    for (;
-         store->guess_started < store->guess_count && store->guess_started < next->size->floor / 2;
-         store->guess_started++) {
-        const uint32_t expert = store->guesses[store->guess_started];
+    for (; set->started < set->count && set->started < next->size->floor / 2; set->started++) {
+        const uint32_t expert = set->experts[set->started];
         const uint32_t key = next->first_key + expert;
         slot *s = next->size->slot_of[key] == NULL ? take_slot(next->size, key, false) : NULL;
         if (s != NULL) {
@@ -541,15 +552,18 @@ static void take_guess(ps_expert_store *store, slot *s, uint32_t parts)
 // The layer that something was expected of is called.
 static void judge_guesses(ps_expert_store *store)
 {
-    if (store->next != store->of) {
-        return;
+    for (uint32_t g = 0; g < 2; g++) {
+        guess_set *set = &store->guesses[g];
+        if (set->of != store->of) {
+            continue;
+        }
+        store->info.expected += set->count;
+        store->info.expected_of += store->want_count;
+        for (uint32_t i = 0; i < store->want_count; i++) {
+            store->info.expected_right += set->is_guessed[store->wants[i].expert];
+        }
+        set->of = NULL;
     }
-    store->info.expected += store->guess_count;
-    store->info.expected_of += store->want_count;
-    for (uint32_t i = 0; i < store->want_count; i++) {
-        store->info.expected_right += store->is_guessed[store->wants[i].expert];
-    }
-    store->next = NULL;
 }
 
 void ps_expert_store_begin(ps_expert_store *store, uint32_t layer, const ps_expert_want *wants,
@@ -772,4 +786,5 @@ void ps_expert_store_get_info(const ps_expert_store *store, ps_expert_store_info
     out->is_direct = reader.files == reader.direct_files;
     out->way = ps_read_way_name(reader.way);
     out->is_guessing = store->trial.is_on;
+    out->guess_saved_ns = store->trial.saved_ns;
 }

@@ -114,7 +114,8 @@ typedef struct ps_expert_store_info {
     uint64_t expected, expected_right, expected_of;
     uint64_t guessed, guessed_right;
     bool is_guessing;
-    uint64_t wait_ns; // in which a call had nothing to compute
+    double guess_saved_ns; // of a step, when that was last tried; 0: not yet
+    uint64_t wait_ns;      // in which a call had nothing to compute
     // Of the reader.
     uint64_t read_ns; // in which the disk had at least one
     bool is_direct;

@@ -30,8 +30,9 @@ void ps_trial_step(ps_trial *trial, uint64_t ns)
     }
     trial->step = (step + 1) % PS_TRIAL_PERIOD;
     if (trial->step == PS_TRIAL_STEPS) {
-        trial->is_on = median(trial->times[1], trial->counts[1]) <
-                       median(trial->times[0], trial->counts[0]);
+        trial->saved_ns = (double)median(trial->times[0], trial->counts[0]) -
+                          (double)median(trial->times[1], trial->counts[1]);
+        trial->is_on = trial->saved_ns > 0;
         memset(trial->counts, 0, sizeof trial->counts);
     } else if (trial->step < PS_TRIAL_STEPS && trial->step % PS_TRIAL_BLOCK == 0) {
         trial->is_on = trial->step / PS_TRIAL_BLOCK % 2 == 0;

@@ -13,7 +13,8 @@
 #define PS_TRIAL_BLOCK 4u
 
 typedef struct ps_trial {
-    bool is_on; // in the next step
+    bool is_on;      // in the next step
+    double saved_ns; // by it, of a step's median; 0: not known yet
     uint32_t step;
     uint32_t counts[2];
     uint64_t times[2][PS_TRIAL_STEPS]; // without, with

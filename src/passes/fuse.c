@@ -299,8 +299,8 @@ static ps_status quantise_at_the_writer(ps_graph *graph)
     return PS_OK;
 }
 
-// expert_gate_up and the expert_linear that is its only reader, which so is the next node: the first
-// becomes both.
+// expert_gate_up and the expert_linear that is its only reader, which so is the next node: the
+// first becomes both.
 static ps_status fuse_experts(ps_graph *graph)
 {
     readers by;

@@ -55,8 +55,8 @@ PS_MUST_USE ps_status ps_pass_expect(ps_graph *graph, const ps_pass_options *opt
 
 // Makes activation quantisation explicit and merges what the workers can do in one go:
 //   quantise   one for each value that a linear with a quantised weight reads
-//   linear     q, k and v of one input become one linear with three weights and views of its output;
-//              so does a router with that of the next layer that reads the same
+//   linear     q, k and v of one input become one linear with three weights and views of its
+//              output; so does a router with that of the next layer that reads the same
 //   gate_up    gate and up linears and their act_mul become one; its output is quantised in place
 //              when only that is read. On a machine with a stream for prefetches gate and up become
 //              one linear instead, because the act_mul is a window there

@@ -43,18 +43,20 @@ static void check_report(const ps_session *session, uint64_t expert_bytes)
     }
 }
 
-// Some runs are checked on the way. Prompts of several sequences in pieces, then their answers in common steps; the logits of all.
+// Prompts of several sequences in pieces, then their answers in common steps; the logits of all.
+// Some runs are checked on the way.
 static float *run(ps_model *model, uint32_t piece, uint64_t expert_bytes, size_t *out_bytes)
 {
     const uint32_t vocabulary = vocabulary_of(model);
     ps_session *session = NULL;
     ps_sequence sequences[STREAMS];
     int32_t tokens[STREAMS][PROMPT + ANSWER];
-    expect_ok(ps_session_create(
-        model,
-        &(ps_session_options){
-            .context_tokens = 128, .sequences = STREAMS, .batch_rows = 64, .check_grouped = piece == 9},
-        &session));
+    expect_ok(ps_session_create(model,
+                                &(ps_session_options){.context_tokens = 128,
+                                                      .sequences = STREAMS,
+                                                      .batch_rows = 64,
+                                                      .check_grouped = piece == 9},
+                                &session));
     *out_bytes = (size_t)ANSWER * STREAMS * vocabulary * sizeof(float);
     float *logits = malloc(*out_bytes);
     assert_non_null(logits);

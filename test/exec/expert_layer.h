@@ -86,12 +86,13 @@ static inline ps_weight random_experts(ps_gen *gen, ps_dtype dtype, uint32_t out
                                        uint32_t inputs)
 {
     const uint64_t row_bytes = ps_dtype_row_bytes(dtype, inputs);
-    const uint64_t matrix_bytes = ps_packed_bytes(dtype, outputs, inputs);
+    const uint64_t stride_bytes = ps_packed_bytes(dtype, outputs, inputs) / 4096 * 4096 + 8192;
     uint8_t *rows = new_bytes(outputs * row_bytes);
-    char *packed = new_bytes(EXPERTS * matrix_bytes);
+    char *packed = new_bytes(EXPERTS * stride_bytes);
+    memset(packed, 0xff, EXPERTS * stride_bytes); // what is between matrices would give NaN
     for (uint32_t e = 0; e < EXPERTS; e++) {
         fill_file_rows(gen, dtype, rows, outputs * row_bytes);
-        ps_pack_groups(packed + e * matrix_bytes, rows, row_bytes, dtype, outputs, inputs, 0,
+        ps_pack_groups(packed + e * stride_bytes, rows, row_bytes, dtype, outputs, inputs, 0,
                        outputs / PS_GROUP_ROWS);
     }
     free(rows);
@@ -100,7 +101,7 @@ static inline ps_weight random_experts(ps_gen *gen, ps_dtype dtype, uint32_t out
                        .inputs = inputs,
                        .experts = EXPERTS,
                        .data = packed,
-                       .expert_stride_bytes = matrix_bytes};
+                       .expert_stride_bytes = stride_bytes};
 }
 
 // An activation of the step in the shared workspace, behind those before it.

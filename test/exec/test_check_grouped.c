@@ -144,7 +144,7 @@ static ps_check_pair pair_of(layer *l, const ps_walk *walk, uint32_t row, uint32
     const uint32_t pair = row * TOP_K + choice;
     int32_t expert;
     memcpy(&expert, ps_row_f32(walk, &l->gate_up.inputs[1], row) + choice, sizeof expert);
-    const uint64_t matrix = (uint64_t)expert * ps_packed_bytes(l->gate.dtype, l->ffn, l->dim);
+    const uint64_t matrix = (uint64_t)expert * l->gate.expert_stride_bytes;
     return (ps_check_pair){.row = row,
                            .expert = (uint32_t)expert,
                            .weight = &l->gate,

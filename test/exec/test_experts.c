@@ -24,8 +24,7 @@ static void multiply(const layer *l, const ps_weight *weight, int32_t expert, co
                      float *y)
 {
     const char *matrix = (const char *)weight->data +
-                         (uint64_t)expert *
-                             ps_packed_bytes(weight->dtype, weight->outputs, weight->inputs);
+                         (uint64_t)expert * weight->expert_stride_bytes;
     const ps_linear args = {.y = &y,
                             .w = matrix,
                             .group_count = weight->outputs / PS_GROUP_ROWS,

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -59,6 +60,20 @@ static inline guarded guarded_load(const char *name)
     assert_true(size_bytes < sizeof bytes);
     assert_int_equal(0, fclose(file));
     return guarded_create(bytes, size_bytes);
+}
+
+// Whether the process maps a file whose path holds `path`.
+static inline bool is_mapped(const char *path)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    assert_non_null(maps);
+    char line[1024];
+    bool found = false;
+    while (!found && fgets(line, sizeof line, maps) != NULL) {
+        found = strstr(line, path) != NULL;
+    }
+    assert_int_equal(0, fclose(maps));
+    return found;
 }
 
 #endif

@@ -113,19 +113,6 @@ static const struct bad_case {
 };
 #define CASE_COUNT (sizeof CASES / sizeof CASES[0])
 
-static bool is_mapped(const char *path)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    assert_non_null(maps);
-    char line[1024];
-    bool found = false;
-    while (!found && fgets(line, sizeof line, maps) != NULL) {
-        found = strstr(line, path) != NULL;
-    }
-    assert_int_equal(0, fclose(maps));
-    return found;
-}
-
 static void assert_refused(const char *path, ps_status status, const char *said)
 {
     ps_gguf *file = NULL;

@@ -61,19 +61,6 @@ static void teardown(const model *m)
     assert_int_equal(0, rmdir(m->folder));
 }
 
-static bool is_mapped(const char *folder)
-{
-    FILE *maps = fopen("/proc/self/maps", "r");
-    assert_non_null(maps);
-    char line[1024];
-    bool found = false;
-    while (!found && fgets(line, sizeof line, maps) != NULL) {
-        found = strstr(line, folder) != NULL;
-    }
-    assert_int_equal(0, fclose(maps));
-    return found;
-}
-
 static void assert_place(const ps_gguf *file, const ps_gguf_tensor *tensor, const char *path)
 {
     uint8_t bytes[512];
