@@ -4,7 +4,7 @@
 // for what is at hand, and one that forgets half in 128, for what the text is about. A line through
 // both, fitted by least squares to what steps then wanted, makes them a probability. So recency
 // counts as much as it has been worth, and nothing where routing is uniform. A step that wants a
-// key for many rows, and many keys, is a prompt: it counts as so many steps, and keys by their rows.
+// key for many rows, and many keys, is a prompt: it counts as many steps, and keys by their rows.
 #ifndef PS_EXPERTS_FORECAST_H
 #define PS_EXPERTS_FORECAST_H
 
