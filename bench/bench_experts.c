@@ -54,8 +54,8 @@ typedef struct bench {
     uint32_t used; // (layer, expert) pairs, in the order of use
     const layer *at;
     const routing *routing;
-    ps_plan_step plan; // of all rows together,
-    ps_plan_step one;  // and of one pair
+    ps_plan_step plans[2]; // gate_up and down of all rows together,
+    ps_plan_step ones[2];  // and of one pair
 } bench;
 
 static void stop(const char *what)
@@ -95,8 +95,12 @@ static ps_weight make_experts(ps_dtype dtype, uint32_t outputs, uint32_t inputs)
         memcpy(packed + e * matrix_bytes, packed, matrix_bytes);
     }
     free(rows);
-    return (ps_weight){
-        .dtype = dtype, .outputs = outputs, .inputs = inputs, .experts = EXPERTS, .data = packed};
+    return (ps_weight){.dtype = dtype,
+                       .outputs = outputs,
+                       .inputs = inputs,
+                       .experts = EXPERTS,
+                       .expert_stride_bytes = matrix_bytes,
+                       .data = packed};
 }
 
 static void free_experts(const ps_weight *weight)
@@ -123,9 +127,9 @@ static ps_operand activation(bench *b, ps_plan_value *value, ps_dtype dtype, uin
     return operand;
 }
 
-static ps_bound_step gate_up_step(const bench *b, const ps_plan_step *plan)
+static ps_bound_step gate_up_step(const bench *b, const ps_plan_step plans[2])
 {
-    return (ps_bound_step){.plan = plan,
+    return (ps_bound_step){.plan = &plans[0],
                            .inputs = {b->x,
                                       b->route,
                                       {.kind = PS_VALUE_WEIGHT, .weight = &b->at->gate},
@@ -133,10 +137,10 @@ static ps_bound_step gate_up_step(const bench *b, const ps_plan_step *plan)
                            .output = b->h};
 }
 
-static ps_bound_step down_step(const bench *b, const ps_plan_step *plan)
+static ps_bound_step down_step(const bench *b, const ps_plan_step plans[2])
 {
     return (ps_bound_step){
-        .plan = plan,
+        .plan = &plans[1],
         .inputs = {b->h, b->route, {.kind = PS_VALUE_WEIGHT, .weight = &b->at->down}},
         .output = b->y};
 }
@@ -158,14 +162,16 @@ static void make_rows(bench *b)
         }
         b->kernels.quantise_q8(ps_row(&walk, &b->x, r), x, DIM);
     }
-    b->plan = (ps_plan_step){.attributes = {.experts = EXPERTS, .top_k = TOP_K},
-                             .input_count = 4,
-                             .split = PS_SPLIT_UNITS};
-    b->one = b->plan;
-    b->one.attributes.top_k = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        b->plans[i] = (ps_plan_step){.attributes = {.experts = EXPERTS, .top_k = TOP_K},
+                                     .input_count = 4 - i,
+                                     .split = PS_SPLIT_UNITS};
+        b->ones[i] = b->plans[i];
+        b->ones[i].attributes.top_k = 1;
+    }
     const ps_plan plan = {.rows_max = ROWS};
     b->at = &b->layers[0];
-    const ps_bound_step steps[] = {gate_up_step(b, &b->plan), down_step(b, &b->plan)};
+    const ps_bound_step steps[] = {gate_up_step(b, b->plans), down_step(b, b->plans)};
     for (int i = 0; i < 2; i++) {
         const uint64_t bytes = ps_exec_experts_scratch_bytes(&plan, &steps[i]);
         b->scratch_bytes = bytes > b->scratch_bytes ? bytes : b->scratch_bytes;
@@ -204,8 +210,8 @@ static void run_grouped(void *argument, uint32_t worker, uint32_t workers)
 {
     const bench *b = argument;
     const ps_walk walk = walk_of(b, worker, workers, b->routing->rows);
-    const ps_bound_step gate_up = gate_up_step(b, &b->plan);
-    const ps_bound_step down = down_step(b, &b->plan);
+    const ps_bound_step gate_up = gate_up_step(b, b->plans);
+    const ps_bound_step down = down_step(b, b->plans);
     ps_exec_op_EXPERT_GATE_UP(&walk, &gate_up);
     ps_team_barrier(b->team, NULL);
     ps_exec_op_EXPERT_LINEAR(&walk, &down);
@@ -215,8 +221,8 @@ static void run_pairs(void *argument, uint32_t worker, uint32_t workers)
 {
     const bench *b = argument;
     const ps_walk walk = walk_of(b, worker, workers, 1);
-    ps_bound_step gate_up = gate_up_step(b, &b->one);
-    ps_bound_step down = down_step(b, &b->one);
+    ps_bound_step gate_up = gate_up_step(b, b->ones);
+    ps_bound_step down = down_step(b, b->ones);
     for (uint32_t p = 0; p < b->routing->rows * TOP_K; p++) {
         const uint64_t route = b->route.offset_bytes + p / TOP_K * b->route.row_bytes +
                                p % TOP_K * sizeof(int32_t);
