@@ -1,12 +1,12 @@
 // bench/bench_experts.c - the grouped call of one MoE layer: gate and up, then down, of all rows.
 //
-// 4 rows, 512 experts top-10 of 640 columns, dim 2560, all in memory; no expert is used again
-// before all others of all layers, so that every byte comes from DRAM. A line gives the time of a
-// block, the bytes of its distinct experts in GB/s, what plain reads of as many bytes by the same
-// threads reach and the share of it, and how much longer one call for each (row, expert) pair
-// takes: medians over rounds, ratios within a round. `apart`: rows share no expert; `agree`: all
-// rows choose the same ones; `alone`: one row. Before them the time that choosing the experts of a
-// row takes.
+// 4 rows, 512 experts top-10 of 640 columns, dim 2560, all in memory; no expert is used again before
+// all others of all layers, so that every byte comes from DRAM. A line gives the time of a block,
+// the bytes of its distinct experts in GB/s, what plain reads of as many bytes by the same threads
+// reach and the share of it, and how much longer one call for each (row, expert) pair takes:
+// medians over rounds, ratios within a round. `apart`: rows share no expert; `agree`: all rows
+// choose the same ones; `alone`: one row. Before them the time that choosing the experts of a row
+// takes.
 //
 // usage: bench_experts [--threads N] [--layers N] [--filter TEXT] [--json]
 #include "base/pages.h"
@@ -54,8 +54,8 @@ typedef struct bench {
     uint32_t used; // (layer, expert) pairs, in the order of use
     const layer *at;
     const routing *routing;
-    ps_plan_step plan; // of all rows together,
-    ps_plan_step one;  // and of one pair
+    ps_plan_step plans[2]; // gate_up and down of all rows together,
+    ps_plan_step ones[2];  // and of one pair
 } bench;
 
 static void stop(const char *what)
@@ -99,8 +99,8 @@ static ps_weight make_experts(ps_dtype dtype, uint32_t outputs, uint32_t inputs)
                        .outputs = outputs,
                        .inputs = inputs,
                        .experts = EXPERTS,
-                       .data = packed,
-                       .expert_stride_bytes = matrix_bytes};
+                       .expert_stride_bytes = matrix_bytes,
+                       .data = packed};
 }
 
 static void free_experts(const ps_weight *weight)
@@ -127,9 +127,9 @@ static ps_operand activation(bench *b, ps_plan_value *value, ps_dtype dtype, uin
     return operand;
 }
 
-static ps_bound_step gate_up_step(const bench *b, const ps_plan_step *plan)
+static ps_bound_step gate_up_step(const bench *b, const ps_plan_step plans[2])
 {
-    return (ps_bound_step){.plan = plan,
+    return (ps_bound_step){.plan = &plans[0],
                            .inputs = {b->x,
                                       b->route,
                                       {.kind = PS_VALUE_WEIGHT, .weight = &b->at->gate},
@@ -137,10 +137,10 @@ static ps_bound_step gate_up_step(const bench *b, const ps_plan_step *plan)
                            .output = b->h};
 }
 
-static ps_bound_step down_step(const bench *b, const ps_plan_step *plan)
+static ps_bound_step down_step(const bench *b, const ps_plan_step plans[2])
 {
     return (ps_bound_step){
-        .plan = plan,
+        .plan = &plans[1],
         .inputs = {b->h, b->route, {.kind = PS_VALUE_WEIGHT, .weight = &b->at->down}},
         .output = b->y};
 }
@@ -162,14 +162,16 @@ static void make_rows(bench *b)
         }
         b->kernels.quantise_q8(ps_row(&walk, &b->x, r), x, DIM);
     }
-    b->plan = (ps_plan_step){.attributes = {.experts = EXPERTS, .top_k = TOP_K},
-                             .input_count = 4,
-                             .split = PS_SPLIT_UNITS};
-    b->one = b->plan;
-    b->one.attributes.top_k = 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        b->plans[i] = (ps_plan_step){.attributes = {.experts = EXPERTS, .top_k = TOP_K},
+                                     .input_count = 4 - i,
+                                     .split = PS_SPLIT_UNITS};
+        b->ones[i] = b->plans[i];
+        b->ones[i].attributes.top_k = 1;
+    }
     const ps_plan plan = {.rows_max = ROWS};
     b->at = &b->layers[0];
-    const ps_bound_step steps[] = {gate_up_step(b, &b->plan), down_step(b, &b->plan)};
+    const ps_bound_step steps[] = {gate_up_step(b, b->plans), down_step(b, b->plans)};
     for (int i = 0; i < 2; i++) {
         const uint64_t bytes = ps_exec_experts_scratch_bytes(&plan, &steps[i]);
         b->scratch_bytes = bytes > b->scratch_bytes ? bytes : b->scratch_bytes;
@@ -208,8 +210,8 @@ static void run_grouped(void *argument, uint32_t worker, uint32_t workers)
 {
     const bench *b = argument;
     const ps_walk walk = walk_of(b, worker, workers, b->routing->rows);
-    const ps_bound_step gate_up = gate_up_step(b, &b->plan);
-    const ps_bound_step down = down_step(b, &b->plan);
+    const ps_bound_step gate_up = gate_up_step(b, b->plans);
+    const ps_bound_step down = down_step(b, b->plans);
     ps_exec_op_EXPERT_GATE_UP(&walk, &gate_up);
     ps_team_barrier(b->team, NULL);
     ps_exec_op_EXPERT_LINEAR(&walk, &down);
@@ -219,8 +221,8 @@ static void run_pairs(void *argument, uint32_t worker, uint32_t workers)
 {
     const bench *b = argument;
     const ps_walk walk = walk_of(b, worker, workers, 1);
-    ps_bound_step gate_up = gate_up_step(b, &b->one);
-    ps_bound_step down = down_step(b, &b->one);
+    ps_bound_step gate_up = gate_up_step(b, b->ones);
+    ps_bound_step down = down_step(b, b->ones);
     for (uint32_t p = 0; p < b->routing->rows * TOP_K; p++) {
         const uint64_t route = b->route.offset_bytes + p / TOP_K * b->route.row_bytes +
                                p % TOP_K * sizeof(int32_t);

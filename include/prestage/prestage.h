@@ -140,6 +140,9 @@ typedef struct ps_model_info {
     uint32_t layers, dimension, vocabulary;
     uint32_t context_tokens;        // the longest context the model was made for
     uint32_t experts, experts_used; // 0: dense
+    uint32_t hot_experts;           // of its hot set; 0: none
+    double hot_coverage;            // share of uses that the set has, as its file says: of the
+    double hot_held_out;            //   tokens that it was made of, and of others; NaN: not known
     uint64_t file_bytes;
     uint64_t weight_bytes;    // packed, in memory
     uint64_t bytes_per_token; // weights that one decode step of one row reads
@@ -506,6 +509,7 @@ typedef struct ps_expert_report {
     uint64_t wanted;                   //   experts that these are, each once a call
     uint64_t pinned, cached, loading, read; // where those came from: kept for good, kept, on their
                                             // way already, the file
+    uint64_t hot;                           // of the wanted ones, those of the hot set
     uint64_t read_bytes;
     uint64_t read_ns; // in which at least one read was under way
     // Of the calling thread in all calls: waiting for reads and packing, sorting and asking,
@@ -513,7 +517,8 @@ typedef struct ps_expert_report {
     uint64_t move_ns, dispatch_ns, compute_ns;
     // Guesses of what the next layer will want: experts guessed, of them wanted by the layer, and
     // what it wanted of all; experts read for guesses, and of them wanted; and by what a step with
-    // them was faster when that was last tried, 0: not yet. While they make it slower there are none.
+    // them was faster when that was last tried, 0: not yet. While they make it slower there are
+    // none.
     uint64_t guessed, guessed_right, guessed_of;
     uint64_t guesses_read, guesses_used;
     double guess_saved_ns;

@@ -257,7 +257,7 @@ static void add_json(ps_bench *b)
         ps_bench_ops_json(&ops, json);
     }
     ps_cli_prefetch_json(b->side->session, json);
-    ps_cli_experts_json(b->side->session, json);
+    ps_cli_experts_json(b->model, b->side->session, json);
     ps_json_end(json, '}');
 }
 

@@ -111,7 +111,7 @@ static ps_status print(const streams *s)
         if (s->is_streamed) {
             (void)printf("distinct experts of a step's pairs: %.3f\n", distinct_share(s));
         }
-        ps_cli_experts_print(s->session, stdout);
+        ps_cli_experts_print(s->model, s->session, stdout);
         return PS_OK;
     }
     ps_json_writer json = {0};
@@ -125,7 +125,7 @@ static ps_status print(const streams *s)
     if (s->is_streamed) {
         ps_json_number(&json, "distinct", distinct_share(s));
     }
-    ps_cli_experts_json(s->session, &json);
+    ps_cli_experts_json(s->model, s->session, &json);
     ps_json_end(&json, '}');
     return ps_json_print(&json);
 }

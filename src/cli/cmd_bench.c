@@ -434,7 +434,7 @@ static ps_status run_tests(ps_bench *b, const ps_bench_test *tests, uint32_t cou
         }
     }
     if (b->options->format == PS_CLI_MD) { // of all tests
-        ps_cli_experts_print(b->sides[0].session, stdout);
+        ps_cli_experts_print(b->model, b->sides[0].session, stdout);
     }
     return PS_OK;
 }

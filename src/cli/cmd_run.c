@@ -86,7 +86,7 @@ static ps_status print_json(const ps_model *model, const ps_session *session, si
     ps_json_number(&json, "prompt_tps", rate((double)prompt_count, answer->prompt_s));
     ps_json_number(&json, "decode_tps", rate(answer->decode_steps, answer->decode_s));
     ps_json_end(&json, '}');
-    ps_cli_experts_json(session, &json);
+    ps_cli_experts_json(model, session, &json);
     ps_json_end(&json, '}');
     return ps_json_print(&json);
 }
@@ -160,7 +160,7 @@ static ps_status answer_prompt(const ps_cli_options *options, const ps_cli_chat 
     }
     if (options->stats && status == PS_OK) {
         ps_cli_prefetch_print(chat->session, stderr);
-        ps_cli_experts_print(chat->session, stderr);
+        ps_cli_experts_print(chat->model, chat->session, stderr);
     }
     ps_cli_prefetch_warn(options, (ps_prefetch_policy)options->prefetch, chat->session);
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);

@@ -57,8 +57,8 @@ void ps_cli_prefetch_print(const ps_session *session, FILE *file);
 void ps_cli_prefetch_json(const ps_session *session, ps_json_writer *json);
 
 // The same of experts that are not all kept in memory.
-void ps_cli_experts_print(const ps_session *session, FILE *file);
-void ps_cli_experts_json(const ps_session *session, ps_json_writer *json);
+void ps_cli_experts_print(const ps_model *model, const ps_session *session, FILE *file);
+void ps_cli_experts_json(const ps_model *model, const ps_session *session, ps_json_writer *json);
 
 // With --objective latency and the policy ratio: warns when decoding is not shown to be faster by
 // it, as soon as there are enough control steps to tell. Once a process.

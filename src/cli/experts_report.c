@@ -1,6 +1,7 @@
 // cli/experts_report.c - what became of experts that are not all kept.
 #include "cli/commands.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static double part(uint64_t a, uint64_t b)
@@ -13,7 +14,20 @@ static double gbs(const ps_expert_report *r)
     return part(r->read_bytes, r->read_ns);
 }
 
-void ps_cli_experts_print(const ps_session *session, FILE *file)
+static void print_hot_set(const ps_model *model, const ps_expert_report *r, FILE *file)
+{
+    ps_model_info info;
+    ps_model_get_info(model, &info);
+    if (info.hot_experts > 0) {
+        (void)fprintf(file,
+                      "          %10u in the hot set: it has %.1f %% of the uses that it was made "
+                      "of, %.1f %% of others, and had %.1f %% here\n",
+                      info.hot_experts, info.hot_coverage * 100, info.hot_held_out * 100,
+                      part(r->hot, r->wanted) * 100);
+    }
+}
+
+void ps_cli_experts_print(const ps_model *model, const ps_session *session, FILE *file)
 {
     ps_expert_report r;
     if (!ps_session_experts_get(session, &r) || r.calls == 0) {
@@ -36,6 +50,7 @@ void ps_cli_experts_print(const ps_session *session, FILE *file)
         r.is_direct ? "direct" : "buffered", block_ns / 1e3, (unsigned long long)r.calls,
         part(r.move_ns, r.calls) / block_ns * 100, part(r.dispatch_ns, r.calls) / block_ns * 100,
         part(r.compute_ns, r.calls) / block_ns * 100);
+    print_hot_set(model, &r, file);
     if (r.guessed > 0) {
         (void)fprintf(file,
                       "          %10llu guessed a layer early: %.1f %% of those wanted; %llu read "
@@ -50,7 +65,7 @@ void ps_cli_experts_print(const ps_session *session, FILE *file)
     }
 }
 
-void ps_cli_experts_json(const ps_session *session, ps_json_writer *json)
+void ps_cli_experts_json(const ps_model *model, const ps_session *session, ps_json_writer *json)
 {
     ps_expert_report r;
     if (!ps_session_experts_get(session, &r)) {
@@ -70,6 +85,14 @@ void ps_cli_experts_json(const ps_session *session, ps_json_writer *json)
     ps_json_integer(json, "cached", (int64_t)r.cached);
     ps_json_integer(json, "loading", (int64_t)r.loading);
     ps_json_integer(json, "disk", (int64_t)r.read);
+    ps_json_end(json, '}');
+    ps_model_info info;
+    ps_model_get_info(model, &info);
+    ps_json_begin(json, "hot_set", '{');
+    ps_json_integer(json, "experts", info.hot_experts);
+    ps_json_number(json, "theory", info.hot_experts > 0 ? info.hot_coverage : NAN);
+    ps_json_number(json, "held_out", info.hot_experts > 0 ? info.hot_held_out : NAN);
+    ps_json_number(json, "live", part(r.hot, r.wanted));
     ps_json_end(json, '}');
     ps_json_begin(json, "guesses", '{');
     ps_json_number(json, "recall", part(r.guessed_right, r.guessed_of));

@@ -381,7 +381,7 @@ static ps_status check_model(const ps_hot_set *set, uint64_t fingerprint, uint32
 
 ps_status ps_hot_set_read(const char *path, uint64_t fingerprint, uint32_t layers, uint32_t experts,
                           uint32_t count, ps_arena *arena, const uint32_t **out_keys,
-                          uint32_t *out_count)
+                          uint32_t *out_count, ps_hot_set_size *out_size)
 {
     ps_hot_set set = {.size_count = 0};
     PS_TRY(ps_hot_set_load(path, arena, &set));
@@ -398,6 +398,11 @@ ps_status ps_hot_set_read(const char *path, uint64_t fingerprint, uint32_t layer
         return ps_file_name_error(path, status);
     }
     const uint32_t wanted = count == 0 ? largest : count;
+    uint32_t size = 0;
+    while (set.sizes[size].experts < wanted) {
+        size++;
+    }
+    *out_size = set.sizes[size];
     *out_keys = set.keys;
     *out_count = set.count < wanted ? set.count : wanted;
     return PS_OK;

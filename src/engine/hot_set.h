@@ -58,12 +58,14 @@ PS_MUST_USE ps_status ps_hot_set_parse(ps_str text, ps_arena *arena, ps_hot_set 
 // The keys of a hot set for a model of that fingerprint, with `layers` layers that have `experts`
 // experts each: those of size `count`, cut from the next larger one where the file does not have
 // it, or with 0 of the largest. *out_keys [*out_count], hottest first, is the arena's; there may be
-// fewer than `count`, when fewer were ever chosen. Messages name the path.
+// fewer than `count`, when fewer were ever chosen. *out_size is the size of the file that they are
+// cut from. Messages name the path.
 //
 // PS_INVALID  as ps_hot_set_load; of another model (the message has both fingerprints); no size of
 //             the file is as large as `count`
 PS_MUST_USE ps_status ps_hot_set_read(const char *path, uint64_t fingerprint, uint32_t layers,
                                       uint32_t experts, uint32_t count, ps_arena *arena,
-                                      const uint32_t **out_keys, uint32_t *out_count);
+                                      const uint32_t **out_keys, uint32_t *out_count,
+                                      ps_hot_set_size *out_size);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef PS_ENGINE_MODEL_INTERNAL_H
 #define PS_ENGINE_MODEL_INTERNAL_H
 
+#include "engine/hot_set.h"
 #include "engine/model_experts.h"
 #include "engine/ranks.h"
 #include "engine/tuned.h"
@@ -47,8 +48,9 @@ struct ps_model {
     ps_expert_policy_kind expert_policy;
     const uint32_t *hot; // [hot_count] keys, hottest first
     uint32_t hot_count;
-    bool hot_cut;    // what there is no room for is left out
-    ps_trace *trace; // NULL: none
+    ps_hot_set_size hot_size; // of the file that they come from
+    bool hot_cut;             // what there is no room for is left out
+    ps_trace *trace;          // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;
     ps_model_experts *experts;             // NULL: it has none, or another rank counts

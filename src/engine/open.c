@@ -5,7 +5,6 @@
 #include "comm/handshake.h"
 #include "engine/calibrate.h"
 #include "engine/hints.h"
-#include "engine/hot_set.h"
 #include "engine/machine_file.h"
 #include "engine/model_internal.h"
 #include "engine/streamed.h"
@@ -74,7 +73,7 @@ static ps_status plan_memory(ps_model *model, const ps_model_options *options)
     if (options->hot_set != NULL) {
         PS_TRY(ps_hot_set_read(options->hot_set, ps_gguf_fingerprint(model->file),
                                split.expert_layers, model->config->experts, options->hot_experts,
-                               &model->arena, &model->hot, &model->hot_count));
+                               &model->arena, &model->hot, &model->hot_count, &model->hot_size));
         model->hot_cut = options->hot_cut || options->hot_experts == 0;
     }
     return split.streams && ps_ranks_are_several(model->ranks)
@@ -401,6 +400,9 @@ void ps_model_get_info(const ps_model *model, ps_model_info *out)
         info.context_tokens = config->context_tokens;
         info.experts = config->experts;
         info.experts_used = config->experts_used;
+        info.hot_experts = model->hot_count;
+        info.hot_coverage = model->hot_size.coverage;
+        info.hot_held_out = model->hot_size.held_out;
         info.weight_bytes = ps_weights_bytes(model->weights);
         info.bytes_per_token = model->bytes_per_token;
         info.threads = ps_team_workers(model->team);

@@ -47,6 +47,7 @@ typedef struct size_class {
     char *memory;      // [slot_count] of slot_bytes
     slot **free_slots; // [free_count]
     slot **slot_of;    // [key_count] NULL: cold
+    bool *is_hot;      // [key_count] in the hot set
     uint32_t free_count, transient_count;
     ps_expert_policy *policy;
 } size_class;
@@ -202,7 +203,9 @@ static ps_status make_slots(ps_expert_store *store, size_class *size, char *memo
     size->slots = PS_ARENA_NEW(&store->arena, slot, size->slot_count);
     size->free_slots = PS_ARENA_NEW(&store->arena, slot *, size->slot_count);
     size->slot_of = PS_ARENA_NEW(&store->arena, slot *, size->key_count);
-    if (size->slots == NULL || size->free_slots == NULL || size->slot_of == NULL) {
+    size->is_hot = PS_ARENA_NEW(&store->arena, bool, size->key_count);
+    if (size->slots == NULL || size->free_slots == NULL || size->slot_of == NULL ||
+        size->is_hot == NULL) {
         return PS_NO_MEMORY;
     }
     for (uint32_t i = size->slot_count; i-- > 0;) {
@@ -211,6 +214,20 @@ static ps_status make_slots(ps_expert_store *store, size_class *size, char *memo
         size->free_slots[size->free_count++] = &size->slots[i];
     }
     return PS_OK;
+}
+
+// Of each layer of a class; 0: they differ.
+static uint32_t experts_of(const ps_expert_store *store, const size_class *size)
+{
+    uint32_t experts = 0;
+    for (uint32_t l = 0; l < store->layer_count; l++) {
+        const place *of = &store->layers[l];
+        if (of->size == size && experts > 0 && experts != of->is.experts) {
+            return 0;
+        }
+        experts = of->size == size ? of->is.experts : experts;
+    }
+    return experts;
 }
 
 // The hot keys of a class, from those of all layers.
@@ -242,10 +259,14 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
                        (double)(room * size->slot_bytes) / (1 << 20), size->floor);
     }
     count = count < room ? count : room;
+    for (uint32_t i = 0; i < count; i++) {
+        size->is_hot[hot[i]] = true;
+    }
     return ps_expert_policy_create(&(ps_expert_policy_options){.kind = options->policy,
                                                                .keys = size->key_count,
                                                                .slots = size->slot_count,
                                                                .floor = size->floor,
+                                                               .experts = experts_of(store, size),
                                                                .hot = hot,
                                                                .hot_count = count},
                                    &size->policy);
@@ -585,6 +606,7 @@ void ps_expert_store_begin(ps_expert_store *store, uint32_t layer, const ps_expe
             s = NULL;
         }
         store->info.routed += wants[i].rows;
+        store->info.hot += size->is_hot[key];
         if (wants[i].decode_rows > 0) {
             ps_expert_policy_use(size->policy, key, wants[i].decode_rows);
         }

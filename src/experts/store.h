@@ -104,6 +104,7 @@ void ps_expert_store_end_step(ps_expert_store *store, bool is_decode);
 typedef struct ps_expert_store_info {
     uint64_t budget_bytes, slot_bytes; // asked for; taken by slots
     uint64_t slots, experts;           // experts that fit, and all
+    uint64_t hot;            // of the experts wanted, those of the hot set
     uint64_t routed, wanted;           // rows of experts, and experts, of calls
     uint64_t pinned, cached, loading;  // of which so many were there, or under way
     uint64_t read;                     //   and so many had to be read

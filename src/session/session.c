@@ -158,6 +158,7 @@ bool ps_session_experts_get(const ps_session *session, ps_expert_report *out)
                               .waves = info.waves,
                               .routed = info.routed,
                               .wanted = info.wanted,
+                              .hot = info.hot,
                               .pinned = info.pinned,
                               .cached = info.cached,
                               .loading = info.loading,

@@ -121,26 +121,28 @@ static void test_sizes_are_cut(void **state)
     ps_arena arena;
     const uint32_t *keys = NULL;
     uint32_t count = 99;
+    ps_hot_set_size cut;
     ps_arena_init(&arena, 1 << 24);
     const ps_hot_set set = small_set();
     write_set(&set);
     for (uint32_t size = 1; size <= 8; size++) { // those between the sizes of the file, too
-        expect_ok(ps_hot_set_read(path, FINGERPRINT, 3, 4, size, &arena, &keys, &count));
+        expect_ok(ps_hot_set_read(path, FINGERPRINT, 3, 4, size, &arena, &keys, &count, &cut));
         assert_int_equal(size < 6 ? size : 6, count); // 6 were ever chosen: a start, not a limit
         assert_memory_equal(KEYS, keys, count * sizeof *keys);
     }
-    expect_ok(ps_hot_set_read(path, FINGERPRINT, 3, 4, 0, &arena, &keys, &count));
+    expect_ok(ps_hot_set_read(path, FINGERPRINT, 3, 4, 0, &arena, &keys, &count, &cut));
     assert_int_equal(6, count);
     expect_failure(PS_INVALID, "largest set has 8 experts, 9 are wanted",
-                   ps_hot_set_read(path, FINGERPRINT, 3, 4, 9, &arena, &keys, &count));
+                   ps_hot_set_read(path, FINGERPRINT, 3, 4, 9, &arena, &keys, &count, &cut));
     expect_failure(PS_INVALID, "00ab00000000cd12; this one has 00ab00000000cd13",
-                   ps_hot_set_read(path, FINGERPRINT + 1, 3, 4, 2, &arena, &keys, &count));
+                   ps_hot_set_read(path, FINGERPRINT + 1, 3, 4, 2, &arena, &keys, &count, &cut));
     expect_failure(PS_INVALID, "the model 3 of 5",
-                   ps_hot_set_read(path, FINGERPRINT, 3, 5, 2, &arena, &keys, &count));
+                   ps_hot_set_read(path, FINGERPRINT, 3, 5, 2, &arena, &keys, &count, &cut));
     expect_failure(PS_INVALID, path,
-                   ps_hot_set_read(path, FINGERPRINT, 2, 4, 2, &arena, &keys, &count));
-    expect_failure(PS_NOT_FOUND, "none-there",
-                   ps_hot_set_read("none-there", FINGERPRINT, 2, 4, 2, &arena, &keys, &count));
+                   ps_hot_set_read(path, FINGERPRINT, 2, 4, 2, &arena, &keys, &count, &cut));
+    expect_failure(
+        PS_NOT_FOUND, "none-there",
+        ps_hot_set_read("none-there", FINGERPRINT, 2, 4, 2, &arena, &keys, &count, &cut));
     ps_arena_deinit(&arena);
 }
 
