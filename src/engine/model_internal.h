@@ -6,6 +6,7 @@
 #include "engine/ranks.h"
 #include "engine/tuned.h"
 #include "engine/weights.h"
+#include "experts/cold.h"
 #include "format/pst.h"
 #include "hw/machine.h"
 #include "model/model.h"
@@ -47,7 +48,9 @@ struct ps_model {
     ps_expert_policy_kind expert_policy;
     const uint32_t *hot; // [hot_count] keys, hottest first
     uint32_t hot_count;
-    bool hot_cut;    // what there is no room for is left out
+    bool hot_cut;          // what there is no room for is left out
+    ps_cold_experts *cold; // of a simulated tier; NULL: none
+    ps_tier_link tier_link;
     ps_trace *trace; // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;

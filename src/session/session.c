@@ -164,7 +164,7 @@ bool ps_session_experts_get(const ps_session *session, ps_expert_report *out)
                               .read = info.read,
                               .read_bytes = info.read_bytes,
                               .read_ns = info.read_ns,
-                              .is_direct = info.is_direct,
+                              .tier = info.tier,
                               .way = info.way,
                               .move_ns = times.move_ns,
                               .dispatch_ns = times.dispatch_ns,
