@@ -7,6 +7,7 @@
 #include "base/pages.h"
 #include "base/thread.h"
 #include "experts/cold.h"
+#include "hw/machine.h"
 #include "io/read_list.h"
 
 #include <stdatomic.h>
@@ -133,6 +134,7 @@ static ps_status sim_open(ps_tier *tier, uint64_t memory_bytes)
 {
     sim *s = (sim *)tier;
     void *memory;
+    PS_TRY(ps_machine_check_memory(memory_bytes, "the experts of a simulated tier"));
     PS_TRY(ps_pages_map(memory_bytes, "experts", &memory));
     if (!ps_thread_start(sim_main, s, &s->thread)) {
         ps_pages_unmap(memory, memory_bytes);

@@ -13,6 +13,7 @@
 
 #include "base/hash.h"
 #include "experts/cold.h"
+#include "experts/place_file.h"
 #include "gen.h"
 
 #include <errno.h>
@@ -29,11 +30,6 @@
 #define PARTS 3
 #define FILE_BYTES (LAYERS * EXPERTS * 4 * 4096 + 77)
 
-static uint8_t byte_at(uint64_t offset)
-{
-    return (uint8_t)((offset * 2654435761u) >> 13);
-}
-
 typedef enum tier_kind { DISK, SIM, TIER_COUNT } tier_kind;
 
 typedef struct fixture {
@@ -41,7 +37,7 @@ typedef struct fixture {
     ps_expert_files files;
     ps_cold_experts *cold; // of SIM, loaded with the first store
     ps_tier_link link;
-    char path[32];
+    char path[PLACE_PATH_BYTES];
     ps_expert_layer layers[LAYERS];
     ps_expert_store_options options;
     const char *paths[1];
@@ -71,17 +67,7 @@ static fixture *new_fixture(void **state, bool is_packed, uint64_t budget_bytes)
     assert_non_null(f);
     f->tier = *(const tier_kind *)*state;
     f->link = (ps_tier_link){.latency_ns = 3000, .bytes_per_second = 5e9};
-    (void)snprintf(f->path, sizeof f->path, "/tmp/store.XXXXXX");
-    const int fd = mkstemp(f->path);
-    assert_true(fd >= 0);
-    uint8_t *bytes = malloc(FILE_BYTES);
-    assert_non_null(bytes);
-    for (uint64_t i = 0; i < FILE_BYTES; i++) {
-        bytes[i] = byte_at(i);
-    }
-    assert_int_equal(FILE_BYTES, write(fd, bytes, FILE_BYTES));
-    (void)close(fd);
-    free(bytes);
+    make_place_file(f->path, FILE_BYTES);
     for (uint32_t l = 0; l < LAYERS; l++) {
         ps_expert_layer *layer = &f->layers[l];
         layer->experts = EXPERTS;

@@ -12,11 +12,9 @@
 
 #include "base/clock.h"
 #include "experts/cold.h"
+#include "experts/place_file.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,13 +27,8 @@
 #define READ_BYTES 20000
 #define MS ((uint64_t)1000000)
 
-static char byte_at(uint64_t offset)
-{
-    return (char)((offset * 2654435761u) >> 13);
-}
-
 typedef struct fixture {
-    char path[32];
+    char path[PLACE_PATH_BYTES];
     const char *paths[1];
     ps_expert_files files;
     ps_expert_layer layer;
@@ -43,19 +36,9 @@ typedef struct fixture {
     ps_tier *tier;
 } fixture;
 
-static void make_file(fixture *f)
+static void set_up(fixture *f)
 {
-    (void)snprintf(f->path, sizeof f->path, "/tmp/tier.XXXXXX");
-    const int fd = mkstemp(f->path);
-    assert_true(fd >= 0);
-    char *bytes = malloc(FILE_BYTES);
-    assert_non_null(bytes);
-    for (uint64_t i = 0; i < FILE_BYTES; i++) {
-        bytes[i] = byte_at(i);
-    }
-    assert_int_equal(FILE_BYTES, write(fd, bytes, FILE_BYTES));
-    (void)close(fd);
-    free(bytes);
+    make_place_file(f->path, FILE_BYTES);
     f->paths[0] = f->path;
     f->files = (ps_expert_files){.paths = f->paths, .path_count = 1};
     f->layer = (ps_expert_layer){
@@ -66,7 +49,7 @@ static void make_file(fixture *f)
 
 static void open_tier(fixture *f, uint64_t latency_ns, double bytes_per_second)
 {
-    make_file(f);
+    set_up(f);
     assert_int_equal(PS_OK, ps_cold_experts_load(&f->files, &f->layer, 1, &f->cold));
     const ps_tier_link link = {.latency_ns = latency_ns, .bytes_per_second = bytes_per_second};
     assert_int_equal(PS_OK, ps_tier_sim_create(f->cold, &link, &f->tier));
@@ -124,7 +107,7 @@ static void check_bytes(const fixture *f, const piece *p)
     const char *bytes = p->read.memory + p->read.offset_bytes % PS_READ_ALIGN_BYTES;
     assert_int_equal(PS_OK, f->tier->is->read_status(f->tier, &p->read));
     for (uint64_t i = 0; i < READ_BYTES; i++) {
-        assert_int_equal(byte_at(p->read.offset_bytes + i), bytes[i]);
+        assert_int_equal(byte_at(p->read.offset_bytes + i), (uint8_t)bytes[i]);
     }
 }
 
@@ -216,8 +199,9 @@ static void test_end(void **state)
     assert_true(count <= 1);
     assert_int_equal(PS_READ_AT_REST, pieces[1].read.state);
     assert_int_equal(PS_READ_AT_REST, pieces[2].read.state);
-    // One that was never opened.
+    // Those that were never opened, or are more than any machine has.
     assert_int_equal(PS_OK, ps_tier_sim_create(NULL, &(ps_tier_link){0}, &f.tier));
+    assert_int_equal(PS_NO_MEMORY, f.tier->is->open(f.tier, (uint64_t)1 << 50));
     f.tier->is->destroy(f.tier);
     assert_int_equal(PS_OK, ps_tier_disk_create(&(ps_expert_files){0}, &f.tier));
     f.tier->is->destroy(f.tier);
@@ -227,14 +211,14 @@ static void test_cold(void **state)
 {
     (void)state;
     fixture f;
-    make_file(&f);
+    set_up(&f);
     for (uint32_t buffered = 0; buffered < 2; buffered++) {
         f.files.reader.is_buffered = buffered == 1;
         assert_int_equal(PS_OK, ps_cold_experts_load(&f.files, &f.layer, 1, &f.cold));
         assert_true(ps_cold_experts_bytes(f.cold) >= EXPERTS * SIZE);
         const char *bytes = ps_cold_experts_find(f.cold, 0, OFFSET);
         for (uint64_t i = 0; i < EXPERTS * SIZE; i++) {
-            if (bytes[i] != byte_at(OFFSET + i)) {
+            if ((uint8_t)bytes[i] != byte_at(OFFSET + i)) {
                 fail_msg("byte %u", (unsigned)i);
             }
         }
