@@ -115,6 +115,10 @@ struct ps_model_options {
     uint32_t hot_experts;
     bool hot_cut;
     ps_expert_policy_kind expert_policy;
+    // "latency=10us,bandwidth=13.7GB/s": all experts are kept in memory, beside what was given, and
+    // what a session keeps of them is copied from there as over such a link: as an accelerator's
+    // memory of that size would get them. NULL: they are read from the file.
+    const char *tier_sim;
 };
 
 // Opens a GGUF file: checks it, packs its weights (about the file's size in memory), starts the
@@ -500,7 +504,7 @@ PS_API uint32_t ps_session_prefetch_get(const ps_session *session, ps_prefetch_s
 
 // ---- experts
 
-// What became of the experts of a session that keeps not all of them, since it was made.
+// What became of the experts of a session that gets them when they are wanted, since it was made.
 typedef struct ps_expert_report {
     uint64_t budget_bytes, slot_bytes; // for experts; taken by those that are kept
     uint64_t slots, experts;           // kept at most; in the model
@@ -508,10 +512,10 @@ typedef struct ps_expert_report {
     uint64_t routed;                   // (row, choice) pairs of all calls,
     uint64_t wanted;                   //   experts that these are, each once a call
     uint64_t pinned, cached, loading, read; // where those came from: kept for good, kept, on their
-                                            // way already, the file
+                                            // way already, the slow tier
     uint64_t hot;                           // of the wanted ones, those of the hot set
-    uint64_t read_bytes;
-    uint64_t read_ns; // in which at least one read was under way
+    uint64_t read_bytes;                    // guesses, and what reads are widened by, included
+    uint64_t read_ns;                       // in which at least one read was under way
     // Of the calling thread in all calls: waiting for reads and packing, sorting and asking,
     // computing.
     uint64_t move_ns, dispatch_ns, compute_ns;
@@ -523,8 +527,9 @@ typedef struct ps_expert_report {
     uint64_t guesses_read, guesses_used;
     double guess_saved_ns;
     bool is_guessing;
-    bool is_direct;  // past the page cache
-    const char *way; // "io_uring", "threads"; static
+    // Where they come from, "disk" or "dram", and how, such as "io_uring, direct"; until the
+    // session is destroyed.
+    const char *tier, *way;
 } ps_expert_report;
 
 // False: all experts are in memory, or the model has none.

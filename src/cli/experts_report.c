@@ -34,22 +34,22 @@ void ps_cli_experts_print(const ps_model *model, const ps_session *session, FILE
         return;
     }
     const double block_ns = part(r.move_ns + r.dispatch_ns + r.compute_ns, r.calls);
-    (void)fprintf(
-        file,
-        "experts   %10llu kept of %llu, %.1f MiB (%.1f MiB given)\n"
-        "          %10llu wanted by %llu pairs: %.1f %% pinned, %.1f %% cached, %.1f %% "
-        "loading, %.1f %% read\n"
-        "          %10.1f MB read, %.2f GB/s while something was (%s, %s)\n"
-        "          %10.1f us a block (%llu calls): %.1f %% movement, %.1f %% dispatch, "
-        "%.1f %% compute\n",
-        (unsigned long long)r.slots, (unsigned long long)r.experts,
-        (double)r.slot_bytes / (1 << 20), (double)r.budget_bytes / (1 << 20),
-        (unsigned long long)r.wanted, (unsigned long long)r.routed, part(r.pinned, r.wanted) * 100,
-        part(r.cached, r.wanted) * 100, part(r.loading, r.wanted) * 100,
-        part(r.read, r.wanted) * 100, (double)r.read_bytes / 1e6, gbs(&r), r.way,
-        r.is_direct ? "direct" : "buffered", block_ns / 1e3, (unsigned long long)r.calls,
-        part(r.move_ns, r.calls) / block_ns * 100, part(r.dispatch_ns, r.calls) / block_ns * 100,
-        part(r.compute_ns, r.calls) / block_ns * 100);
+    (void)fprintf(file,
+                  "experts   %10llu kept of %llu, %.1f MiB (%.1f MiB given)\n"
+                  "          %10llu wanted by %llu pairs: %.1f %% pinned, %.1f %% cached, %.1f %% "
+                  "loading, %.1f %% read\n"
+                  "          %10.1f MB read, %.2f GB/s while something was (%s: %s)\n"
+                  "          %10.1f us a block (%llu calls): %.1f %% movement, %.1f %% dispatch, "
+                  "%.1f %% compute\n",
+                  (unsigned long long)r.slots, (unsigned long long)r.experts,
+                  (double)r.slot_bytes / (1 << 20), (double)r.budget_bytes / (1 << 20),
+                  (unsigned long long)r.wanted, (unsigned long long)r.routed,
+                  part(r.pinned, r.wanted) * 100, part(r.cached, r.wanted) * 100,
+                  part(r.loading, r.wanted) * 100, part(r.read, r.wanted) * 100,
+                  (double)r.read_bytes / 1e6, gbs(&r), r.tier, r.way, block_ns / 1e3,
+                  (unsigned long long)r.calls, part(r.move_ns, r.calls) / block_ns * 100,
+                  part(r.dispatch_ns, r.calls) / block_ns * 100,
+                  part(r.compute_ns, r.calls) / block_ns * 100);
     print_hot_set(model, &r, file);
     if (r.guessed > 0) {
         (void)fprintf(file,
@@ -84,7 +84,7 @@ void ps_cli_experts_json(const ps_model *model, const ps_session *session, ps_js
     ps_json_integer(json, "pinned", (int64_t)r.pinned);
     ps_json_integer(json, "cached", (int64_t)r.cached);
     ps_json_integer(json, "loading", (int64_t)r.loading);
-    ps_json_integer(json, "disk", (int64_t)r.read);
+    ps_json_integer(json, r.tier, (int64_t)r.read);
     ps_json_end(json, '}');
     ps_model_info info;
     ps_model_get_info(model, &info);
@@ -103,8 +103,8 @@ void ps_cli_experts_json(const ps_model *model, const ps_session *session, ps_js
     ps_json_end(json, '}');
     ps_json_integer(json, "read_bytes", (int64_t)r.read_bytes);
     ps_json_number(json, "read_gbs", gbs(&r));
+    ps_json_text(json, "tier", r.tier);
     ps_json_text(json, "way", r.way);
-    ps_json_bool(json, "direct", r.is_direct);
     ps_json_integer(json, "move_ns", (int64_t)r.move_ns);
     ps_json_integer(json, "dispatch_ns", (int64_t)r.dispatch_ns);
     ps_json_integer(json, "compute_ns", (int64_t)r.compute_ns);

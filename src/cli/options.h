@@ -105,6 +105,7 @@ typedef struct ps_cli_options {
     float memory_share;      // of what is available; 0: not given
     uint32_t expert_policy;  // ps_expert_policy_kind
     const char *hot_set;     // file
+    const char *tier_sim;    // a link
     uint32_t hot_experts;
     bool hot_cut;
 } ps_cli_options;

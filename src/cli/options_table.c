@@ -295,6 +295,16 @@ const ps_option_line ps_option_lines[] = {
      0,
      NULL,
      "where the hot set does not fit, take as many of its hottest as do"},
+    {{"tier-sim"},
+     0,
+     PS_OPTION_TEXT,
+     PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH,
+     AT(tier_sim),
+     0,
+     0,
+     "LINK",
+     "keep all experts in memory, not counted in --memory or --expert-memory, and copy those that "
+     "are wanted into what these give as over such a link: latency=10us,bandwidth=13.7GB/s"},
     // experts
     {{"record-experts"},
      0,

@@ -142,6 +142,7 @@ ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
         .hot_set = options->hot_set,
         .hot_experts = options->hot_experts,
         .hot_cut = options->hot_cut,
+        .tier_sim = options->tier_sim,
         .expert_policy = (ps_expert_policy_kind)options->expert_policy};
     if (ps_cli_progress_begin(&progress)) {
         model_options.progress = ps_cli_progress_draw;

@@ -91,8 +91,8 @@ typedef struct ps_comm_link {
 } ps_comm_link;
 
 // Reads "latency=40us,bandwidth=25Gbps": either or both, in any order. Latency in ns, us, ms or s,
-// at most 10 s; bandwidth in Kbps, Mbps, Gbps or Tbps (powers of 1000, bits). Anything else is
-// PS_INVALID with what would be right.
+// at most 10 s; bandwidth in Kbps to Tbps (bits) or KB/s to TB/s (bytes; powers of 1000), at least
+// 1 Kbps. Anything else is PS_INVALID with what would be right.
 PS_MUST_USE ps_status ps_comm_link_parse(const char *text, ps_comm_link *out);
 
 // Delays `inner`, which it keeps and closes; on failure `inner` stays the caller's. The ranks of

@@ -9,20 +9,33 @@
 #include <string.h>
 
 #define LATENCY_S_MAX 10.0
+#define RATE_MIN 1e3
 
 typedef struct unit {
     const char *name;
     double factor;
 } unit;
 
-static const unit TIMES[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {NULL, 0}};
-static const unit RATES[] = {
-    {"Kbps", 1e3}, {"Mbps", 1e6}, {"Gbps", 1e9}, {"Tbps", 1e12}, {NULL, 0}};
+typedef struct scale {
+    const char *units_text;
+    unit units[9]; // up to NULL
+} scale;
+
+static const scale TIMES = {"ns, us, ms and s", {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}};
+static const scale RATES = {"Kbps, Mbps, Gbps and Tbps, KB/s, MB/s, GB/s and TB/s",
+                            {{"Kbps", 1e3},
+                             {"Mbps", 1e6},
+                             {"Gbps", 1e9},
+                             {"Tbps", 1e12},
+                             {"KB/s", 8e3},
+                             {"MB/s", 8e6},
+                             {"GB/s", 8e9},
+                             {"TB/s", 8e12}}};
 
 #define EXAMPLE "; right would be latency=40us,bandwidth=25Gbps"
 
 // Digits with at most one point, then a unit of the list.
-static ps_status parse_quantity(const char *key, ps_str text, const unit *units, double *out)
+static ps_status parse_quantity(const char *key, ps_str text, const scale *of, double *out)
 {
     char number[32];
     const char *digits = "0123456789.";
@@ -46,15 +59,14 @@ static ps_status parse_quantity(const char *key, ps_str text, const unit *units,
                        text.data);
     }
     const ps_str name = {text.data + length, text.length - length};
-    for (const unit *u = units; u->name != NULL; u++) {
+    for (const unit *u = of->units; u->name != NULL; u++) {
         if (ps_str_equal(name, u->name)) {
             *out = value * u->factor;
             return PS_OK;
         }
     }
-    return ps_fail(PS_INVALID, "%s '%.*s' has no known unit; there are %s, %s, %s and %s" EXAMPLE,
-                   key, shown, text.data, units[0].name, units[1].name, units[2].name,
-                   units[3].name);
+    return ps_fail(PS_INVALID, "%s '%.*s' has no known unit; there are %s" EXAMPLE, key, shown,
+                   text.data, of->units_text);
 }
 
 static bool take_key(ps_str *item, const char *key)
@@ -84,10 +96,15 @@ static ps_status parse_item(ps_str item, double *latency_ns, double *bandwidth)
         return ps_fail(PS_INVALID, "%s is given twice", is_latency ? "latency" : "bandwidth");
     }
     if (!is_latency) {
-        PS_TRY(parse_quantity("bandwidth", item, RATES, value));
-        return *value > 0 ? PS_OK : ps_fail(PS_INVALID, "a bandwidth of 0" EXAMPLE);
+        PS_TRY(parse_quantity("bandwidth", item, &RATES, value));
+        if (*value == 0) {
+            return ps_fail(PS_INVALID, "a bandwidth of 0" EXAMPLE);
+        }
+        return *value >= RATE_MIN ? PS_OK
+                                  : ps_fail(PS_INVALID, "bandwidth '%.*s' is less than 1 Kbps",
+                                            (int)item.length, item.data);
     }
-    PS_TRY(parse_quantity("latency", item, TIMES, value));
+    PS_TRY(parse_quantity("latency", item, &TIMES, value));
     return *value <= LATENCY_S_MAX * 1e9 ? PS_OK
                                          : ps_fail(PS_INVALID, "latency '%.*s' is more than %.0f s",
                                                    (int)item.length, item.data, LATENCY_S_MAX);

@@ -7,6 +7,7 @@
 #include "engine/ranks.h"
 #include "engine/tuned.h"
 #include "engine/weights.h"
+#include "experts/cold.h"
 #include "format/pst.h"
 #include "hw/machine.h"
 #include "model/model.h"
@@ -50,7 +51,9 @@ struct ps_model {
     uint32_t hot_count;
     ps_hot_set_size hot_size; // of the file that they come from
     bool hot_cut;             // what there is no room for is left out
-    ps_trace *trace;          // NULL: none
+    ps_cold_experts *cold;    // of a simulated tier; NULL: none
+    ps_tier_link tier_link;
+    ps_trace *trace; // NULL: none
     char *trace_file;
     ps_exec_lanes lanes;
     ps_model_experts *experts;             // NULL: it has none, or another rank counts

@@ -52,10 +52,35 @@ static ps_status note_unused(const ps_gguf *file, const ps_graph *graph)
     return PS_OK;
 }
 
+// Whether experts come from a simulated tier.
+static ps_status choose_tier(ps_model *model, const ps_model_options *options)
+{
+    ps_comm_link link;
+    if (options->tier_sim == NULL) {
+        return PS_OK;
+    }
+    if (options->memory_bytes == 0 && options->expert_bytes == 0) {
+        return ps_fail(PS_INVALID, "--tier-sim without a size of the fast memory; --expert-memory "
+                                   "SIZE or --memory SIZE beside it would be right");
+    }
+    if (ps_ranks_are_several(model->ranks)) {
+        return ps_fail(PS_UNSUPPORTED, "--tier-sim, and ranks that share a model keep all of their "
+                                       "experts; one rank would be right");
+    }
+    const ps_status status = ps_comm_link_parse(options->tier_sim, &link);
+    if (status != PS_OK) {
+        return ps_fail_prefix(status, "--tier-sim");
+    }
+    model->tier_link = (ps_tier_link){.latency_ns = link.latency_ns,
+                                      .bytes_per_second = link.bits_per_second / 8};
+    return PS_OK;
+}
+
 // Decides before loading what stays in memory.
 static ps_status plan_memory(ps_model *model, const ps_model_options *options)
 {
     ps_memory_split split;
+    PS_TRY(choose_tier(model, options));
     if (options->memory_bytes == 0 && options->expert_bytes == 0) {
         return options->hot_set == NULL
                    ? PS_OK
@@ -64,6 +89,7 @@ static ps_status plan_memory(ps_model *model, const ps_model_options *options)
     }
     const ps_memory_given given = {.memory_bytes = options->memory_bytes,
                                    .expert_bytes = options->expert_bytes,
+                                   .streams = options->tier_sim != NULL,
                                    .session = options->session};
     PS_TRY(ps_memory_plan(model->config, model->file, &model->machine, &given, &split));
     model->memory_bytes = options->memory_bytes;
@@ -113,6 +139,14 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
     }
     ps_arena_deinit(&scratch);
     return status;
+}
+
+// What a simulated tier copies from.
+static ps_status load_cold(ps_model *model)
+{
+    const ps_weights_experts *experts = ps_weights_get_experts(model->weights);
+    const ps_expert_files files = {.paths = experts->paths, .path_count = experts->path_count};
+    return ps_cold_experts_load(&files, experts->layers, experts->layer_count, &model->cold);
 }
 
 // What a decode step of one row reads, from its plan.
@@ -167,6 +201,7 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(ps_team_create(threads, &model->team));
     PS_TRY(ps_model_start_trace(model, options->trace_file));
     PS_TRY(load_weights(model, options));
+    PS_TRY(options->tier_sim == NULL ? PS_OK : load_cold(model));
     PS_TRY(ps_model_experts_start(model));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
     return count_bytes_per_token(model);
@@ -361,6 +396,7 @@ void ps_model_close(ps_model *model)
     ps_model_experts_end(model->experts);
     ps_team_destroy(model->team);
     ps_weights_free(model->weights);
+    ps_cold_experts_destroy(model->cold);
     ps_chat_template_destroy(model->chat_template);
     ps_tokenizer_destroy(model->tokenizer);
     ps_model_file_close(&model->source);

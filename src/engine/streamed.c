@@ -93,11 +93,15 @@ static ps_status split_memory(const ps_model_config *config, const ps_graph *gra
     if (given->expert_bytes > 0 && given->expert_bytes < left) {
         left = given->expert_bytes;
     }
+    if (given->streams && layer_count == 0) {
+        return ps_fail(PS_INVALID, "a simulated tier for experts, and the model has none");
+    }
     split->resident_bytes = split->experts_bytes;
-    if (split->experts_bytes > left || (given->memory_bytes > 0 && given->memory_bytes < fixed)) {
+    if (given->streams || split->experts_bytes > left ||
+        (given->memory_bytes > 0 && given->memory_bytes < fixed)) {
         split->floor_bytes = ps_expert_store_floor(layers, layer_count, config->experts_used);
         split->streams = layer_count > 0;
-        split->resident_bytes = left;
+        split->resident_bytes = left < split->experts_bytes ? left : split->experts_bytes;
         if (!split->streams || split->floor_bytes > left) {
             return refuse(split, given->expert_bytes, fixed + split->floor_bytes);
         }
@@ -146,11 +150,21 @@ ps_status ps_memory_print(const ps_memory_split *split, ps_buffer *out)
                : ps_buffer_printf(out, "%.0f experts, all kept\n", mib(split->experts_bytes));
 }
 
+static ps_status create_tier(const ps_model *model, ps_tier **out)
+{
+    const ps_weights_experts *experts = ps_weights_get_experts(model->weights);
+    const ps_expert_files files = {.paths = experts->paths, .path_count = experts->path_count};
+    return model->cold != NULL ? ps_tier_sim_create(model->cold, &model->tier_link, out)
+                               : ps_tier_disk_create(&files, out);
+}
+
 ps_status ps_streamed_create_store(const ps_model *model, uint64_t session_bytes,
                                    ps_expert_store **out)
 {
     const ps_weights_experts *experts = ps_weights_get_experts(model->weights);
-    const uint64_t taken = ps_machine_resident_bytes() + BESIDE_BYTES + session_bytes;
+    const uint64_t resident = ps_machine_resident_bytes();
+    const uint64_t cold = ps_cold_experts_bytes(model->cold);
+    const uint64_t taken = (resident > cold ? resident - cold : 0) + BESIDE_BYTES + session_bytes;
     const uint64_t floor = ps_expert_store_floor(experts->layers, experts->layer_count,
                                                  model->config->experts_used);
     uint64_t left = model->expert_bytes;
@@ -165,8 +179,9 @@ ps_status ps_streamed_create_store(const ps_model *model, uint64_t session_bytes
         const uint64_t rest = model->memory_bytes - taken;
         left = left == 0 || rest < left ? rest : left;
     }
-    const ps_expert_store_options options = {.paths = experts->paths,
-                                             .path_count = experts->path_count,
+    ps_tier *tier;
+    PS_TRY(create_tier(model, &tier));
+    const ps_expert_store_options options = {.tier = tier,
                                              .layers = experts->layers,
                                              .layer_count = experts->layer_count,
                                              .top_k = model->config->experts_used,

@@ -21,10 +21,11 @@ typedef struct ps_memory_split {
 
 // Splits what is given (as in ps_model_options), before anything is loaded, for one rank.
 //
-// PS_INVALID  it is less than the model needs; the message has the numbers. Or experts cannot be
-//             streamed here, because ranks share the model
+// PS_INVALID  it is less than the model needs; the message has the numbers. Or there are no experts
+//             to stream
 typedef struct ps_memory_given {
     uint64_t memory_bytes, expert_bytes;
+    bool streams;                      // even where all experts fit
     const ps_session_options *session; // NULL: the defaults
 } ps_memory_given;
 PS_MUST_USE ps_status ps_memory_plan(const ps_model_config *config, const ps_gguf *file,
@@ -35,7 +36,7 @@ PS_MUST_USE ps_status ps_memory_plan(const ps_model_config *config, const ps_ggu
 PS_MUST_USE ps_status ps_memory_print(const ps_memory_split *split, ps_buffer *out);
 
 // The store for a session of a model that streams: gets what is left of the model's memory when all
-// that the session will touch is counted.
+// that the session will touch is counted. A simulated tier's slow memory is not.
 //
 // PS_NO_MEMORY  that is below the floor; the message has the numbers
 // PS_IO, PS_NOT_FOUND  as of ps_expert_store_create

@@ -12,13 +12,12 @@
 //   4. Of a call that only prompts want, so many slots are taken as the floor has, and they are
 //      free again behind their wave: prompts do not push out what decoding keeps.
 //   5. The calling thread owns all of it but reads_left and the reads themselves, which are the
-//      reader's from submit to done; reads_left is counted down with release.
+//      tier's from submit to done; reads_left is counted down with release.
 #include "experts/store.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "base/pages.h"
 #include "experts/trial.h"
 
 #include <stdatomic.h>
@@ -71,13 +70,11 @@ typedef struct guess_set {
 
 struct ps_expert_store {
     ps_arena arena;
-    ps_reader *reader;
+    ps_tier *tier;
     place *layers;
     uint32_t layer_count;
     size_class *classes;
     uint32_t class_count;
-    char *memory;
-    uint64_t memory_bytes;
     // The call at hand.
     place *of;
     ps_expert_want *wants; // [experts of a layer] in the order of the call;
@@ -172,7 +169,7 @@ static ps_status share_budget(ps_expert_store *store, uint64_t budget_bytes)
         const uint32_t rest = size->key_count - size->floor;
         size->slot_count = size->floor + (part >= 1 ? rest : (uint32_t)(part * rest));
         store->info.slots += size->slot_count;
-        store->memory_bytes += size->slot_count * size->slot_bytes;
+        store->info.slot_bytes += size->slot_count * size->slot_bytes;
     }
     return PS_OK;
 }
@@ -272,20 +269,6 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
                                    &size->policy);
 }
 
-static ps_status open_files(ps_expert_store *store, const ps_expert_store_options *options)
-{
-    ps_reader_options how = options->reader;
-    how.memory = store->memory;
-    how.memory_bytes = store->memory_bytes;
-    PS_TRY(ps_reader_create(&how, &store->reader));
-    for (uint32_t i = 0; i < options->path_count; i++) {
-        uint32_t file;
-        PS_TRY(ps_reader_open(store->reader, options->paths[i], &file));
-        ps_assert(file == i);
-    }
-    return PS_OK;
-}
-
 static ps_status make_call(ps_expert_store *store)
 {
     uint32_t experts = 0;
@@ -328,9 +311,8 @@ static ps_status create(ps_expert_store *store, const ps_expert_store_options *o
     store->class_count = find_classes(options->layers, options->layer_count, options->top_k,
                                       store->classes);
     PS_TRY(share_budget(store, options->budget_bytes));
-    void *memory;
-    PS_TRY(ps_pages_map(store->memory_bytes, "experts", &memory));
-    store->memory = memory;
+    PS_TRY(store->tier->is->open(store->tier, store->info.slot_bytes));
+    char *memory = store->tier->memory;
     place_layers(store, options->layers);
     for (uint32_t l = 0; l < store->layer_count; l++) {
         place *of = &store->layers[l];
@@ -342,20 +324,20 @@ static ps_status create(ps_expert_store *store, const ps_expert_store_options *o
     for (uint32_t c = 0; c < store->class_count; c++) {
         PS_TRY(make_slots(store, &store->classes[c], memory));
         PS_TRY(make_policy(store, options, &store->classes[c]));
-        memory = (char *)memory + store->classes[c].slot_count * store->classes[c].slot_bytes;
+        memory += store->classes[c].slot_count * store->classes[c].slot_bytes;
     }
-    PS_TRY(make_call(store));
     store->info.budget_bytes = options->budget_bytes;
-    store->info.slot_bytes = store->memory_bytes;
-    return open_files(store, options);
+    return make_call(store);
 }
 
 ps_status ps_expert_store_create(const ps_expert_store_options *options, ps_expert_store **out)
 {
     ps_expert_store *store = calloc(1, sizeof *store);
     if (store == NULL) {
+        options->tier->is->destroy(options->tier);
         return ps_fail(PS_NO_MEMORY, "no memory for an expert store");
     }
+    store->tier = options->tier;
     ps_arena_init(&store->arena, (size_t)1 << 30);
     const ps_status status = create(store, options);
     if (status != PS_OK) {
@@ -371,11 +353,10 @@ void ps_expert_store_destroy(ps_expert_store *store)
     if (store == NULL) {
         return;
     }
-    ps_reader_destroy(store->reader); // nothing is written to slots any more
+    store->tier->is->destroy(store->tier); // nothing is written to slots any more
     for (uint32_t c = 0; c < store->class_count; c++) {
         ps_expert_policy_destroy(store->classes[c].policy);
     }
-    ps_pages_unmap(store->memory, store->memory_bytes);
     ps_arena_deinit(&store->arena);
     free(store);
 }
@@ -454,8 +435,7 @@ static void read_expert(ps_expert_store *store, const place *of, uint32_t expert
                                 .is_speculative = is_guess,
                                 .done = count_down,
                                 .context = s};
-        store->info.read_bytes += part->size_bytes;
-        ps_reader_submit(store->reader, &s->reads[p]);
+        store->tier->is->submit(store->tier, &s->reads[p]);
     }
     store->info.read += !is_guess;
     store->info.guessed += is_guess;
@@ -493,7 +473,7 @@ static ps_status verify_slot(const place *of, slot *s)
 static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
 {
     for (uint32_t p = 0; p < of->is.part_count; p++) {
-        const ps_status status = ps_read_status(store->reader, &s->reads[p]);
+        const ps_status status = store->tier->is->read_status(store->tier, &s->reads[p]);
         if (status != PS_OK) {
             const uint32_t expert = s->key - of->first_key;
             free_slot(of->size, s);
@@ -566,7 +546,7 @@ static void take_guess(ps_expert_store *store, slot *s, uint32_t parts)
     store->info.guessed_right++;
     s->is_guess = false;
     for (uint32_t p = 0; p < parts && is_loading(s); p++) {
-        (void)ps_reader_promote(store->reader, &s->reads[p]);
+        store->tier->is->promote(store->tier, &s->reads[p]);
     }
 }
 
@@ -669,16 +649,16 @@ static ps_status gather_wave(ps_expert_store *store, bool *out_left)
 static void wait_for_reads(ps_expert_store *store, uint64_t done)
 {
     const uint64_t start = ps_clock_ns();
-    ps_reader_wait(store->reader, done);
+    store->tier->is->wait(store->tier, done);
     store->info.wait_ns += ps_clock_ns() - start;
 }
 
 static void wait_for_slot(ps_expert_store *store, const slot *s)
 {
-    uint64_t done = ps_reader_done_count(store->reader);
+    uint64_t done = store->tier->is->done_count(store->tier);
     while (is_loading(s)) {
         wait_for_reads(store, done);
-        done = ps_reader_done_count(store->reader);
+        done = store->tier->is->done_count(store->tier);
     }
 }
 
@@ -709,7 +689,7 @@ ps_status ps_expert_store_next(ps_expert_store *store, ps_expert_wave *out)
     start_reads(store);
     read_guesses(store);
     for (;;) {
-        const uint64_t done = ps_reader_done_count(store->reader);
+        const uint64_t done = store->tier->is->done_count(store->tier);
         const ps_status status = gather_wave(store, &left);
         if (status != PS_OK) {
             abandon_call(store);
@@ -801,12 +781,13 @@ ps_status ps_expert_store_warm(ps_expert_store *store)
 
 void ps_expert_store_get_info(const ps_expert_store *store, ps_expert_store_info *out)
 {
-    ps_reader_info reader;
-    ps_reader_get_info(store->reader, &reader);
+    ps_tier_info tier;
+    store->tier->is->get_info(store->tier, &tier);
     *out = store->info;
-    out->read_ns = reader.busy_ns;
-    out->is_direct = reader.files == reader.direct_files;
-    out->way = ps_read_way_name(reader.way);
+    out->tier = tier.name;
+    out->way = tier.way;
+    out->read_bytes = tier.bytes;
+    out->read_ns = tier.busy_ns;
     out->is_guessing = store->trial.is_on;
     out->guess_saved_ns = store->trial.saved_ns;
 }

@@ -8,11 +8,11 @@
 #define PS_EXPERTS_STORE_H
 
 #include "experts/policy.h"
-#include "io/reader.h"
+#include "experts/tier.h"
 
 #define PS_EXPERT_PARTS_MAX 3u // gate, up, down
 
-// One matrix of every expert of a layer, in a file of the reader.
+// One matrix of every expert of a layer, in a file of the tier.
 typedef struct ps_expert_part {
     uint32_t file;
     uint64_t offset_bytes; // of expert 0,
@@ -32,8 +32,7 @@ typedef struct ps_expert_layer {
 typedef struct ps_expert_store ps_expert_store;
 
 typedef struct ps_expert_store_options {
-    const char *const *paths; // [path_count] files that parts are in; opened here
-    uint32_t path_count;
+    ps_tier *tier;                 // not open; taken, whatever comes of it
     const ps_expert_layer *layers; // copied; their order is that of a step
     uint32_t layer_count;
     uint32_t top_k;
@@ -42,7 +41,6 @@ typedef struct ps_expert_store_options {
     const uint32_t *hot; // keys (layer * experts + expert), hottest first; borrowed until created
     uint32_t hot_count;
     bool hot_cut; // those that there is no room for are left out; otherwise they are refused
-    ps_reader_options reader; // how to read; its memory is the store's
 } ps_expert_store_options;
 
 // Bytes below which no budget works: for each size of expert twice top_k of them, so that some are
@@ -50,7 +48,7 @@ typedef struct ps_expert_store_options {
 uint64_t ps_expert_store_floor(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k);
 
 // PS_INVALID    the budget is below the floor, or has no room for the hot set
-// PS_NO_MEMORY, PS_IO, PS_NOT_FOUND
+// PS_NO_MEMORY, and what the tier's open gives
 PS_MUST_USE ps_status ps_expert_store_create(const ps_expert_store_options *options,
                                              ps_expert_store **out);
 void ps_expert_store_destroy(ps_expert_store *store); // NULL is allowed
@@ -104,11 +102,10 @@ void ps_expert_store_end_step(ps_expert_store *store, bool is_decode);
 typedef struct ps_expert_store_info {
     uint64_t budget_bytes, slot_bytes; // asked for; taken by slots
     uint64_t slots, experts;           // experts that fit, and all
-    uint64_t hot;            // of the experts wanted, those of the hot set
+    uint64_t hot;                      // of the experts wanted, those of the hot set
     uint64_t routed, wanted;           // rows of experts, and experts, of calls
     uint64_t pinned, cached, loading;  // of which so many were there, or under way
     uint64_t read;                     //   and so many had to be read
-    uint64_t read_bytes;
     uint64_t calls, waves;
     // Of guesses: experts that were expected of layers which then were called, and of those the
     // wanted ones; what such calls wanted; reads for guesses, and those that were wanted.
@@ -117,10 +114,9 @@ typedef struct ps_expert_store_info {
     bool is_guessing;
     double guess_saved_ns; // of a step, when that was last tried; 0: not yet
     uint64_t wait_ns;      // in which a call had nothing to compute
-    // Of the reader.
-    uint64_t read_ns; // in which the disk had at least one
-    bool is_direct;
-    const char *way;
+    // Of the tier: its bytes and busy_ns, guesses included.
+    uint64_t read_bytes, read_ns;
+    const char *tier, *way; // its name and way
 } ps_expert_store_info;
 void ps_expert_store_get_info(const ps_expert_store *store, ps_expert_store_info *out);
 

@@ -12,7 +12,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,20 +46,6 @@ static ps_read_list *list_of(ps_reader *reader, const ps_read *read)
     return read->is_speculative ? &reader->speculative : &reader->demanded;
 }
 
-static void append(ps_read_list *list, ps_read *read)
-{
-    read->previous = list->last;
-    read->next = NULL;
-    *(list->last != NULL ? &list->last->next : &list->first) = read;
-    list->last = read;
-}
-
-static void take_out(ps_read_list *list, ps_read *read)
-{
-    *(read->previous != NULL ? &read->previous->next : &list->first) = read->next;
-    *(read->next != NULL ? &read->next->previous : &list->last) = read->previous;
-}
-
 void ps_reader_submit(ps_reader *reader, ps_read *read)
 {
     uint64_t end_bytes;
@@ -72,7 +57,7 @@ void ps_reader_submit(ps_reader *reader, ps_read *read)
     (void)pthread_mutex_lock(&reader->lock);
     ps_assert(read->state == PS_READ_AT_REST && read->file < reader->file_count);
     read->state = PS_READ_WAITS;
-    append(list_of(reader, read), read);
+    ps_read_list_append(list_of(reader, read), read);
     if (!read->is_speculative) {
         clock_enter(&reader->wanted);
     }
@@ -86,8 +71,8 @@ bool ps_reader_promote(ps_reader *reader, ps_read *read)
     const bool waits = read->state == PS_READ_WAITS;
     if (read->state != PS_READ_AT_REST && read->is_speculative) {
         if (waits) {
-            take_out(&reader->speculative, read);
-            append(&reader->demanded, read);
+            ps_read_list_remove(&reader->speculative, read);
+            ps_read_list_append(&reader->demanded, read);
         }
         read->is_speculative = false;
         clock_enter(&reader->wanted);
@@ -101,7 +86,7 @@ bool ps_reader_withdraw(ps_reader *reader, ps_read *read)
     (void)pthread_mutex_lock(&reader->lock);
     const bool waits = read->state == PS_READ_WAITS;
     if (waits) {
-        take_out(list_of(reader, read), read);
+        ps_read_list_remove(list_of(reader, read), read);
         read->state = PS_READ_AT_REST;
         if (!read->is_speculative) {
             clock_leave(&reader->wanted);
@@ -118,7 +103,7 @@ ps_read *ps_reader_take(ps_reader *reader)
     if (read == NULL || reader->is_stopping) {
         return NULL;
     }
-    take_out(list, read);
+    ps_read_list_remove(list, read);
     read->state = PS_READ_STARTED;
     clock_enter(&reader->busy);
     if (reader->busy.count > reader->info.under_way_max) {
@@ -236,16 +221,6 @@ ps_status ps_read_status(const ps_reader *reader, const ps_read *read)
 
 // ---- readers ----
 
-bool ps_reader_start_thread(ps_reader *reader, void *(*function)(void *), pthread_t *out)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(out, NULL, function, reader);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
-}
-
 static void deinit(ps_reader *reader)
 {
     for (uint32_t i = 0; i < reader->file_count; i++) {
@@ -294,13 +269,6 @@ ps_status ps_reader_create(const ps_reader_options *options, ps_reader **out)
     return PS_OK;
 }
 
-static void drop(ps_read_list *list)
-{
-    for (ps_read *read = list->first; read != NULL; read = read->next) {
-        read->state = PS_READ_AT_REST;
-    }
-}
-
 void ps_reader_destroy(ps_reader *reader)
 {
     if (reader == NULL) {
@@ -310,8 +278,8 @@ void ps_reader_destroy(ps_reader *reader)
     reader->is_stopping = true;
     (void)pthread_mutex_unlock(&reader->lock);
     reader->way->stop(reader);
-    drop(&reader->demanded);
-    drop(&reader->speculative);
+    ps_read_list_drop(&reader->demanded);
+    ps_read_list_drop(&reader->speculative);
     deinit(reader);
 }
 

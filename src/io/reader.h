@@ -50,10 +50,11 @@ struct ps_read {
     // piece does. See ps_read_status.
     int error;
 
-    // Private to the reader.
+    // Private to the reader, or to the tier (experts/tier.h), that was asked.
     ps_read *previous, *next;
     uint64_t bytes; // of the span, so far
     uint32_t failures;
+    uint64_t asked_ns; // of a tier
     enum { PS_READ_AT_REST, PS_READ_WAITS, PS_READ_STARTED } state;
 };
 

@@ -7,7 +7,7 @@
 #ifndef PS_IO_READER_INTERNAL_H
 #define PS_IO_READER_INTERNAL_H
 
-#include "io/reader.h"
+#include "io/read_list.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,10 +32,6 @@ typedef struct ps_reader_file {
     bool is_direct;
     bool is_registered; // with io_uring, under the file's number
 } ps_reader_file;
-
-typedef struct ps_read_list {
-    ps_read *first, *last;
-} ps_read_list;
 
 // How long at least one of some things was there.
 typedef struct ps_read_clock {
@@ -82,8 +78,5 @@ ps_read_part ps_reader_part(const ps_reader *reader, const ps_read *read);
 // The system's answer for the part: bytes read, or -errno. True: the read is done and no longer the
 // reader's. False: its next part has to be read.
 bool ps_reader_answer(ps_reader *reader, ps_read *read, int64_t answer);
-
-// A thread that no signal is delivered to. False: the system has none.
-bool ps_reader_start_thread(ps_reader *reader, void *(*function)(void *), pthread_t *out);
 
 #endif

@@ -1,4 +1,5 @@
 // io/reader_pool.c - threads that pread, one read each at a time.
+#include "base/thread.h"
 #include "io/reader_internal.h"
 
 #include <errno.h>
@@ -70,7 +71,7 @@ static ps_status pool_start(ps_reader *reader)
     (void)pthread_cond_init(&p->work, NULL);
     reader->state = p;
     for (; p->count < reader->options.depth; p->count++) {
-        if (!ps_reader_start_thread(reader, pool_main, &p->threads[p->count])) {
+        if (!ps_thread_start(pool_main, reader, &p->threads[p->count])) {
             const uint32_t started = p->count;
             (void)pthread_mutex_lock(&reader->lock);
             reader->is_stopping = true;

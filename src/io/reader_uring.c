@@ -4,6 +4,7 @@
 // which whoever submits writes to when the thread sleeps and could start more.
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "io/reader_internal.h"
 
 #include <errno.h>
@@ -227,7 +228,7 @@ static ps_status set_up(uring *u, ps_reader *reader)
     PS_TRY(probe(u));
     register_files(u);
     PS_TRY(register_memory(u, reader));
-    if (!ps_reader_start_thread(reader, uring_main, &u->thread)) {
+    if (!ps_thread_start(uring_main, reader, &u->thread)) {
         return ps_fail(PS_IO, "cannot start a thread that reads files");
     }
     return PS_OK;

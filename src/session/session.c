@@ -172,7 +172,7 @@ bool ps_session_experts_get(const ps_session *session, ps_expert_report *out)
                               .guesses_used = info.guessed_right,
                               .guess_saved_ns = info.guess_saved_ns,
                               .is_guessing = info.is_guessing,
-                              .is_direct = info.is_direct,
+                              .tier = info.tier,
                               .way = info.way,
                               .move_ns = times.move_ns,
                               .dispatch_ns = times.dispatch_ns,

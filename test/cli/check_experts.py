@@ -128,6 +128,35 @@ def test_what_cannot_be_learnt_does_not_show_held_out():
             assert 0 <= size["coverage"] - size["held_out"] < 0.03, size
 
 
+def test_simulated_tier():
+    link = ["--tier-sim", "latency=10us,bandwidth=13.7GB/s"]
+    with Folder() as path:
+        args = ["run", MODEL, "-p", "abc def", "--raw", "--temp", "0", "-n", "12"]
+        plain = document(*args)
+        got = document(*args, "--expert-memory", "1GiB", *link)  # all fit: each is copied once
+        assert got["tokens"] == plain["tokens"] and "experts" not in plain
+        experts = got["experts"]
+        assert experts["tier"] == "dram" and experts["way"] == "simulated: 10 us a read, 13.7 GB/s", experts
+        assert experts["kept"] == experts["all"] == LAYERS * EXPERTS and 0 < experts["from"]["dram"] <= experts["all"]
+        # A slow link is waited for: 5 ms for each of the reads of an expert.
+        slow = document(*args, "--memory", "1GiB", "--tier-sim", "latency=5ms")
+        assert slow["tokens"] == plain["tokens"]
+        assert slow["experts"]["move_ns"] > 5e6 * slow["experts"]["from"]["dram"] / 2, slow["experts"]
+        text = ["perplexity", MODEL, path("text"), "-c", "64"]
+        assert document(*text)["ppl"] == document(*text, "--memory", "1GiB", *link)["ppl"]
+        rows = document("bench", MODEL, "-p", "8", "-n", "4", "-r", "1", "--no-ceiling", "--expert-memory", "1GiB", *link)
+        assert all(row["experts"]["tier"] == "dram" for row in rows), rows
+        dense = golden("smollm-q8_0")
+        for command, tail in (("run", ["-p", "x", "-n", "1"]), ("bench", ["-p", "8", "-n", "0"]),
+                              ("perplexity", [path("text")])):
+            refused(command, MODEL, *tail, *link, says=["--tier-sim", "--expert-memory"])
+            refused(command, dense, *tail, "--memory", "1GiB", *link, says=["simulated tier", "none"])
+            refused(command, MODEL, *tail, "--memory", "1GiB", "--tier-sim", "bandwidth=25GB",
+                    says=["--tier-sim", "25GB", "GB/s"])
+        refused("experts", "record", MODEL, "-p", "x", "-o", path("none"), *link, says=["--tier-sim"])
+        refused("run", SHARED, "-p", "x", "-n", "1", "--tp", "2", "--memory", "1GiB", *link, says=["--tier-sim", "one rank"])
+
+
 def test_pictures():
     with Folder() as path:
         output("experts", "record", MODEL, "-f", path("text"), "-n", "5", "-o", path("a"))

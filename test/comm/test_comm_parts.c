@@ -66,6 +66,10 @@ static void test_link_right(void **state)
         {"bandwidth=100Kbps", {0, 1e5}},
         {"bandwidth=0.5Tbps", {0, 5e11}},
         {"bandwidth=10Mbps", {0, 1e7}},
+        {"bandwidth=13.7GB/s,latency=10us", {10000, 13.7 * 8e9}},
+        {"bandwidth=1KB/s", {0, 8e3}},
+        {"bandwidth=2MB/s", {0, 16e6}},
+        {"bandwidth=1TB/s", {0, 8e12}},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {
         ps_comm_link link;
@@ -103,7 +107,10 @@ static void test_link_wrong(void **state)
         {"latency=1us,bandwith=1Gbps", "'bandwith=1Gbps' is neither"},
         {"bandwidth=25GB", "no known unit; there are Kbps, Mbps, Gbps and Tbps"},
         {"bandwidth=25gbps", "no known unit"},
+        {"bandwidth=25Gb/s", "Gbps and Tbps, KB/s, MB/s, GB/s and TB/s"},
         {"bandwidth=0Gbps", "a bandwidth of 0"},
+        {"bandwidth=0.00000000000000000001Kbps", "less than 1 Kbps"},
+        {"bandwidth=0.1KB/s", "less than 1 Kbps"},
         {"bandwidth=1Gbps;latency=1us", "no known unit"},
     };
     for (size_t i = 0; i < sizeof ROWS / sizeof ROWS[0]; i++) {

@@ -2,9 +2,9 @@
 // ctest-timeout: 300
 // Goal: a model whose experts are read when they are wanted answers, bit for bit, as it does when
 // all are in memory: at every budget from the least on, under every policy, with any number of
-// threads, in prompts of any cut and with several sequences; and its report adds up. Method: memcmp
-// of logits of made models, whose matrices need padding, have types apart, and are larger than the
-// pages that surround them.
+// threads, from the file or a simulated tier, in prompts of any cut and with several sequences; and
+// its report adds up. Method: memcmp of logits of made models, whose matrices need padding, have
+// types apart, and are larger than the pages that surround them.
 #include "engine/engine_test.h"
 #include "engine/made_shapes.h"
 
@@ -22,11 +22,13 @@ static const shape SHAPES[] = {
 #define SHAPE_COUNT (sizeof SHAPES / sizeof SHAPES[0])
 
 static ps_model *open_with(const char *path, uint32_t threads, uint64_t expert_bytes,
-                           ps_expert_policy_kind policy)
+                           ps_expert_policy_kind policy, const char *tier_sim)
 {
     ps_model *model = NULL;
-    const ps_model_options options = {
-        .threads = threads, .expert_bytes = expert_bytes, .expert_policy = policy};
+    const ps_model_options options = {.threads = threads,
+                                      .expert_bytes = expert_bytes,
+                                      .expert_policy = policy,
+                                      .tier_sim = tier_sim};
     expect_ok(ps_model_open(path, &options, &model));
     return model;
 }
@@ -115,7 +117,7 @@ static void test_budgets_and_policies(void **state)
     char path[64];
     made_write(&made, &gen, path);
     size_t bytes = 0;
-    ps_model *whole = open_with(path, 2, 0, PS_EXPERTS_AUTO);
+    ps_model *whole = open_with(path, 2, 0, PS_EXPERTS_AUTO, NULL);
     float *right = run(whole, PROMPT, 0, &bytes);
     ps_model_close(whole);
     const uint64_t least = least_bytes(path);
@@ -125,9 +127,11 @@ static void test_budgets_and_policies(void **state)
         }
         for (uint32_t i = 0; i < 6; i++) {
             static const uint32_t PIECES[] = {64, 1, 9};
+            static const char *const TIERS[] = {NULL, "latency=1us,bandwidth=20GB/s",
+                                                "latency=20us", NULL};
             const uint64_t budget = least + i * least / 4;
             ps_model *model = open_with(path, 1 + (i + policy) % 3, budget,
-                                        (ps_expert_policy_kind)policy);
+                                        (ps_expert_policy_kind)policy, TIERS[(i + policy) % 4]);
             float *logits = run(model, PIECES[(i + policy) % 3], budget, &bytes);
             if (memcmp(right, logits, bytes) != 0) {
                 fail_msg("%s, %u quarters above the least: other logits",

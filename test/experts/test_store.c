@@ -1,9 +1,9 @@
 // ctest-labels: unit;prop
 // ctest-timeout: 120
-// Goal: whatever is wanted in whatever order, a wave gives the bytes of the file, each wanted
-// expert once; prompts leave what decoding keeps; faults of the disk end a call with a message, and
-// the next call is right. Method: a file whose every byte tells its place, random calls, and a
-// filter that makes the system fail, be short and be slow.
+// Goal: with any tier, whatever is wanted in whatever order, a wave gives the bytes of the file,
+// each wanted expert once; prompts leave what decoding keeps; faults of the disk, and damage, end a
+// call with a message, and the next call is right. Method: a file whose every byte tells its place,
+// random calls, and a filter that makes the system fail, be short and be slow.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,9 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "experts/store.h"
+#include "base/hash.h"
+#include "experts/cold.h"
+#include "experts/place_file.h"
 #include "gen.h"
 
 #include <errno.h>
@@ -28,13 +30,14 @@
 #define PARTS 3
 #define FILE_BYTES (LAYERS * EXPERTS * 4 * 4096 + 77)
 
-static uint8_t byte_at(uint64_t offset)
-{
-    return (uint8_t)((offset * 2654435761u) >> 13);
-}
+typedef enum tier_kind { DISK, SIM, TIER_COUNT } tier_kind;
 
 typedef struct fixture {
-    char path[32];
+    tier_kind tier;
+    ps_expert_files files;
+    ps_cold_experts *cold; // of SIM, loaded with the first store
+    ps_tier_link link;
+    char path[PLACE_PATH_BYTES];
     ps_expert_layer layers[LAYERS];
     ps_expert_store_options options;
     const char *paths[1];
@@ -58,21 +61,13 @@ static int64_t filter(void *context, uint32_t file, uint64_t offset_bytes, int64
 }
 
 // is_packed: one part an expert, and two sizes of them.
-static fixture *new_fixture(bool is_packed, uint64_t budget_bytes)
+static fixture *new_fixture(void **state, bool is_packed, uint64_t budget_bytes)
 {
     fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    (void)snprintf(f->path, sizeof f->path, "/tmp/store.XXXXXX");
-    const int fd = mkstemp(f->path);
-    assert_true(fd >= 0);
-    uint8_t *bytes = malloc(FILE_BYTES);
-    assert_non_null(bytes);
-    for (uint64_t i = 0; i < FILE_BYTES; i++) {
-        bytes[i] = byte_at(i);
-    }
-    assert_int_equal(FILE_BYTES, write(fd, bytes, FILE_BYTES));
-    (void)close(fd);
-    free(bytes);
+    f->tier = *(const tier_kind *)*state;
+    f->link = (ps_tier_link){.latency_ns = 3000, .bytes_per_second = 5e9};
+    make_place_file(f->path, FILE_BYTES);
     for (uint32_t l = 0; l < LAYERS; l++) {
         ps_expert_layer *layer = &f->layers[l];
         layer->experts = EXPERTS;
@@ -90,27 +85,40 @@ static fixture *new_fixture(bool is_packed, uint64_t budget_bytes)
     }
     f->paths[0] = f->path;
     f->fail_from = UINT32_MAX;
-    f->options = (ps_expert_store_options){.paths = f->paths,
-                                           .path_count = 1,
-                                           .layers = f->layers,
+    f->files = (ps_expert_files){
+        .paths = f->paths, .path_count = 1, .reader = {.filter = filter, .filter_context = f}};
+    f->options = (ps_expert_store_options){.layers = f->layers,
                                            .layer_count = LAYERS,
                                            .top_k = TOP_K,
                                            .budget_bytes = budget_bytes,
-                                           .policy = PS_EXPERTS_LRU,
-                                           .reader = {.filter = filter, .filter_context = f}};
+                                           .policy = PS_EXPERTS_LRU};
     return f;
 }
 
 static void free_fixture(fixture *f)
 {
     (void)unlink(f->path);
+    ps_cold_experts_destroy(f->cold);
     free(f);
+}
+
+static ps_status try_create(fixture *f, ps_expert_store **out)
+{
+    if (f->tier == DISK) {
+        PS_TRY(ps_tier_disk_create(&f->files, &f->options.tier));
+    } else {
+        if (f->cold == NULL) {
+            PS_TRY(ps_cold_experts_load(&f->files, f->layers, LAYERS, &f->cold));
+        }
+        PS_TRY(ps_tier_sim_create(f->cold, &f->link, &f->options.tier));
+    }
+    return ps_expert_store_create(&f->options, out);
 }
 
 static ps_expert_store *create(fixture *f)
 {
     ps_expert_store *store = NULL;
-    const ps_status status = ps_expert_store_create(&f->options, &store);
+    const ps_status status = try_create(f, &store);
     if (status != PS_OK) {
         fail_msg("%s", ps_error_message());
     }
@@ -184,14 +192,13 @@ static uint32_t pick_wants(ps_gen *gen, ps_expert_want *wants, uint32_t most, bo
 
 static void test_bytes(void **state)
 {
-    (void)state;
     ps_gen gen = ps_gen_start();
     for (uint32_t round = 0; round < 12; round++) {
-        fixture *f = new_fixture(round % 2 == 1, 0);
+        fixture *f = new_fixture(state, round % 2 == 1, 0);
         const uint64_t floor = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
         f->options.budget_bytes = floor + floor * (round / 2) / 2;
-        f->options.reader.way = round % 4 < 2 ? PS_READ_AUTO : PS_READ_POOL;
-        f->options.reader.is_buffered = round % 3 == 0;
+        f->files.reader.way = round % 4 < 2 ? PS_READ_AUTO : PS_READ_POOL;
+        f->files.reader.is_buffered = round % 3 == 0;
         f->short_every = round % 3;
         ps_expert_store *store = create(f);
         ps_expert_want wants[EXPERTS];
@@ -213,6 +220,8 @@ static void test_bytes(void **state)
         assert_int_equal(info.wanted, info.pinned + info.cached + info.loading + info.read);
         assert_true(info.slot_bytes <= f->options.budget_bytes && info.guessed > 0);
         assert_true(info.expected_right <= info.expected && info.guessed_right <= info.guessed);
+        assert_string_equal(f->tier == DISK ? "disk" : "dram", info.tier);
+        assert_true(info.read_bytes >= info.read * SIZE && info.read_ns > 0);
         ps_expert_store_destroy(store);
         free_fixture(f);
     }
@@ -220,8 +229,7 @@ static void test_bytes(void **state)
 
 static void test_prompts_leave_what_decoding_keeps(void **state)
 {
-    (void)state;
-    fixture *f = new_fixture(false, 0);
+    fixture *f = new_fixture(state, false, 0);
     f->options.budget_bytes = 3 * ps_expert_store_floor(f->layers, LAYERS, TOP_K);
     ps_expert_store *store = create(f);
     ps_expert_store_info before;
@@ -249,27 +257,54 @@ static void test_prompts_leave_what_decoding_keeps(void **state)
     free_fixture(f);
 }
 
-static void test_faults(void **state)
+static void assert_names_fault(const fixture *f, const char *bytes)
 {
-    (void)state;
-    fixture *f = new_fixture(false, 0);
-    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
-    ps_expert_store *store = create(f);
-    const ps_expert_want wants[] = {{3, 1, 1}, {7, 2, 2}, {20, 1, 0}};
+    const char *message = ps_error_message();
+    if (strstr(message, f->path) == NULL || strstr(message, bytes) == NULL ||
+        strstr(message, strerror(EIO)) == NULL) {
+        fail_msg("'%s' does not say which file, how much, where and why", message);
+    }
+}
+
+// Experts that are copied from memory have been read before: that is where the disk can fail.
+static void fail_while_loading(fixture *f)
+{
+    f->fail_from = 0;
+    f->fail_count = UINT32_MAX;
+    assert_int_equal(PS_IO, ps_cold_experts_load(&f->files, f->layers, LAYERS, &f->cold));
+    assert_names_fault(f, " bytes at ");
+    f->fail_from = f->answers + 2;
+    f->fail_count = 1; // is made good
+}
+
+static void fail_while_called(fixture *f, ps_expert_store *store, const ps_expert_want *wants,
+                              uint32_t count)
+{
     // Once is made good.
     f->fail_from = 2;
     f->fail_count = 1;
-    assert_true(call(f, store, 1, wants, 3));
+    assert_true(call(f, store, 1, wants, count));
     // Often is not, and says where.
     f->fail_from = 0;
     f->fail_count = UINT32_MAX;
-    assert_false(call(f, store, 2, wants, 3));
-    const char *message = ps_error_message();
-    if (strstr(message, f->path) == NULL || strstr(message, "expert ") == NULL ||
-        strstr(message, "5000 bytes at ") == NULL || strstr(message, strerror(EIO)) == NULL) {
-        fail_msg("'%s' does not say which expert, which file, how much, where and why", message);
-    }
+    assert_false(call(f, store, 2, wants, count));
+    assert_names_fault(f, "5000 bytes at ");
+    assert_non_null(strstr(ps_error_message(), "expert "));
     f->fail_count = 0;
+}
+
+static void test_faults(void **state)
+{
+    fixture *f = new_fixture(state, false, 0);
+    const ps_expert_want wants[] = {{3, 1, 1}, {7, 2, 2}, {20, 1, 0}};
+    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    if (f->tier == SIM) {
+        fail_while_loading(f);
+    }
+    ps_expert_store *store = create(f);
+    if (f->tier == DISK) {
+        fail_while_called(f, store, wants, 3);
+    }
     for (uint32_t i = 0; i < 2 * LAYERS; i++) {
         assert_true(call(f, store, i % LAYERS, wants, 3));
     }
@@ -277,17 +312,44 @@ static void test_faults(void **state)
     free_fixture(f);
 }
 
+static void test_damage(void **state)
+{
+    fixture *f = new_fixture(state, true, 0);
+    uint64_t checksums[EXPERTS] = {0};
+    uint8_t bytes[SIZE];
+    for (uint32_t e = 0; e < EXPERTS; e++) {
+        for (uint64_t i = 0; i < SIZE; i++) {
+            bytes[i] = byte_at(e * f->layers[0].parts[0].stride_bytes + i);
+        }
+        checksums[e] = ps_hash(bytes, SIZE, 0) + (e == 7);
+    }
+    f->layers[0].checksums = checksums;
+    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    ps_expert_store *store = create(f);
+    const ps_expert_want wants[] = {{3, 1, 1}, {20, 1, 1}, {7, 2, 2}};
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(call(f, store, 0, wants, 2));
+        assert_false(call(f, store, 0, wants, 3));
+        assert_non_null(strstr(ps_error_message(), "expert 7 "));
+        assert_non_null(strstr(ps_error_message(), "damaged"));
+        assert_true(call(f, store, 1, wants, 3));
+    }
+    ps_expert_store_destroy(store);
+    free_fixture(f);
+}
+
 static void test_floor(void **state)
 {
-    (void)state;
-    fixture *f = new_fixture(true, 0);
+    fixture *f = new_fixture(state, true, 0);
     ps_expert_store *store = NULL;
     f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K) - 1;
-    assert_int_equal(PS_INVALID, ps_expert_store_create(&f->options, &store));
+    assert_int_equal(PS_INVALID, try_create(f, &store));
     assert_non_null(strstr(ps_error_message(), "would be right"));
     f->options.budget_bytes++;
     f->paths[0] = "/nowhere";
-    assert_int_equal(PS_NOT_FOUND, ps_expert_store_create(&f->options, &store));
+    ps_cold_experts_destroy(f->cold);
+    f->cold = NULL;
+    assert_int_equal(PS_NOT_FOUND, try_create(f, &store));
     assert_non_null(strstr(ps_error_message(), "/nowhere"));
     // More than all: no more than all.
     f->paths[0] = f->path;
@@ -302,11 +364,19 @@ static void test_floor(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_prompts_leave_what_decoding_keeps),
-        cmocka_unit_test(test_faults),
+    static tier_kind kinds[TIER_COUNT] = {DISK, SIM};
+    struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_prompts_leave_what_decoding_keeps),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_damage),
         cmocka_unit_test(test_floor),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = 0;
+    for (uint32_t kind = 0; kind < TIER_COUNT; kind++) {
+        for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+            tests[i].initial_state = &kinds[kind];
+        }
+        failed += cmocka_run_group_tests_name(kind == DISK ? "disk" : "simulated", tests, NULL,
+                                              NULL);
+    }
+    return failed;
 }
