@@ -437,8 +437,6 @@ static void read_expert(ps_expert_store *store, const place *of, uint32_t expert
                                 .context = s};
         store->tier->is->submit(store->tier, &s->reads[p]);
     }
-    store->info.read += !is_guess;
-    store->info.guessed += is_guess;
 }
 
 static bool has_failed(const place *of, const slot *s)
@@ -500,6 +498,7 @@ static void start_reads(ps_expert_store *store)
         }
         s->is_wanted = true;
         read_expert(store, of, want->expert, s, false);
+        store->info.read++;
     }
 }
 
@@ -536,6 +535,7 @@ static void read_guesses(ps_expert_store *store)
         slot *s = next->size->slot_of[key] == NULL ? take_slot(next->size, key, false) : NULL;
         if (s != NULL) {
             read_expert(store, next, expert, s, true);
+            store->info.guessed++;
         }
     }
 }
@@ -686,10 +686,10 @@ ps_status ps_expert_store_next(ps_expert_store *store, ps_expert_wave *out)
 {
     bool left;
     end_wave(store);
-    start_reads(store);
-    read_guesses(store);
-    for (;;) {
+    for (;;) { // what has been read frees its slot for others, guesses among it
         const uint64_t done = store->tier->is->done_count(store->tier);
+        start_reads(store);
+        read_guesses(store);
         const ps_status status = gather_wave(store, &left);
         if (status != PS_OK) {
             abandon_call(store);

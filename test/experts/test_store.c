@@ -42,7 +42,7 @@ typedef struct fixture {
     ps_expert_store_options options;
     const char *paths[1];
     // Of the filter.
-    _Atomic uint32_t answers, fail_from, fail_count, short_every;
+    _Atomic uint32_t answers, fail_from, fail_count, short_every, sleep_us;
 } fixture;
 
 static int64_t filter(void *context, uint32_t file, uint64_t offset_bytes, int64_t answer)
@@ -51,6 +51,9 @@ static int64_t filter(void *context, uint32_t file, uint64_t offset_bytes, int64
     (void)file;
     (void)offset_bytes;
     const uint32_t nth = atomic_fetch_add(&f->answers, 1);
+    if (f->sleep_us > 0) {
+        (void)usleep(f->sleep_us);
+    }
     if (nth >= f->fail_from && nth - f->fail_from < f->fail_count) {
         return -EIO;
     }
@@ -338,6 +341,39 @@ static void test_damage(void **state)
     free_fixture(f);
 }
 
+// Guesses that are wrong and still on their way may hold all slots that are not pinned: a call gets
+// one as they come, and does not wait for ever.
+static void test_slow_guesses_leave_again(void **state)
+{
+    fixture *f = new_fixture(state, false, 0);
+    const uint64_t floor = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    uint32_t hot[LAYERS];
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        hot[l] = l * EXPERTS;
+    }
+    f->options.budget_bytes = floor + floor / (2 * TOP_K) * LAYERS;
+    f->options.policy = PS_EXPERTS_HOTSET;
+    f->options.hot = hot;
+    f->options.hot_count = LAYERS;
+    ps_expert_store *store = create(f);
+    assert_int_equal(PS_OK, ps_expert_store_warm(store));
+    f->sleep_us = 5000;
+    for (uint32_t i = 0; i < 4 * LAYERS; i++) {
+        const uint32_t layer = i % LAYERS;
+        // Two layers want what is pinned, the third something else.
+        const ps_expert_want want = {.expert = i % 3 == 2 ? 1 + i : 0, .rows = 1, .decode_rows = 1};
+        for (uint32_t g = 0; g < TOP_K; g++) {
+            ps_expert_store_expect(store, (layer + 1) % LAYERS, EXPERTS - 1 - g);
+        }
+        assert_true(call(f, store, layer, &want, 1));
+    }
+    ps_expert_store_info info;
+    ps_expert_store_get_info(store, &info);
+    assert_true(info.pinned > 0 && info.guessed > 2 * TOP_K);
+    ps_expert_store_destroy(store);
+    free_fixture(f);
+}
+
 static void test_floor(void **state)
 {
     fixture *f = new_fixture(state, true, 0);
@@ -366,8 +402,11 @@ int main(void)
 {
     static tier_kind kinds[TIER_COUNT] = {DISK, SIM};
     struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_prompts_leave_what_decoding_keeps),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_slow_guesses_leave_again),
+        cmocka_unit_test(test_prompts_leave_what_decoding_keeps),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_damage),
         cmocka_unit_test(test_floor),
     };
     int failed = 0;
