@@ -23,6 +23,12 @@ typedef struct ps_told_session {
     bool is_open;
 } ps_told_session;
 
+// Of a model that may take so much memory. Sessions charge it.
+typedef struct ps_memory_account {
+    uint64_t loaded_bytes;           // of the process, when the model had been opened
+    _Atomic uint64_t promised_bytes; // to sessions, touched or not
+} ps_memory_account;
+
 struct ps_model {
     ps_arena arena;
     char *path;
@@ -41,8 +47,9 @@ struct ps_model {
     ps_tuned tuned;
     char rates[PS_MACHINE_TEXT_BYTES];
     ps_weights *weights;
-    uint64_t memory_bytes; // that it may take; 0: no limit
-    uint64_t expert_bytes; // of that for experts of each session; 0: what is left
+    uint64_t memory_bytes;      // that it may take; 0: no limit
+    ps_memory_account *account; // in the arena
+    uint64_t expert_bytes;      // of that for experts of each session; 0: what is left
     bool streams_experts;
     ps_expert_policy_kind expert_policy;
     const uint32_t *hot; // [hot_count] keys, hottest first

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes that a worker packs between two reports of progress, and after which it gives the file's
-// pages back.
-#define SLICE_BYTES ((uint64_t)4 << 20)
+// Bytes that all workers together pack between two reports of progress, and after which they give
+// the file's pages back.
+#define SLICES_BYTES ((uint64_t)4 << 20)
 #define PAGE_BYTES ((uint64_t)4096)
 #define READ_UNIT_BYTES 512u // of the read kernel
 #define FILL_BYTES_LEAST ((uint64_t)64 << 20)
@@ -351,7 +351,7 @@ static void pack_share(void *argument, uint32_t worker, uint32_t workers)
         }
         const uint64_t per_matrix = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
         const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
-        const uint64_t slice = SLICE_BYTES / group_bytes + 1;
+        const uint64_t slice = SLICES_BYTES / workers / group_bytes + 1;
         uint64_t group, end; // counted through all matrices of the stack
         ps_plan_share(matrices(weight) * per_matrix, worker, workers, &group, &end);
         while (group < end) {
@@ -397,6 +397,7 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
             memcpy(weights->memory + from->offset_bytes,
                    (const char *)from->tensor->data + from->column_first * sizeof(float),
                    weight->inputs * sizeof(float));
+            ps_gguf_forget(file, from->tensor->data, from->tensor->size_bytes);
             PS_TRY(check_vector(&weights->list[i]));
         }
     }

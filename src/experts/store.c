@@ -21,6 +21,7 @@
 #include "base/pages.h"
 #include "experts/trial.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,16 +130,49 @@ static uint32_t find_classes(const ps_expert_layer *layers, uint32_t layer_count
     return count;
 }
 
-uint64_t ps_expert_store_floor(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k)
+// The layer of a key that is numbered through all layers; *key becomes the expert of it.
+static uint32_t layer_of(const ps_expert_layer *layers, uint32_t layer_count, uint32_t *key)
+{
+    uint32_t l = 0;
+    while (l < layer_count && *key >= layers[l].experts) {
+        *key -= layers[l++].experts;
+    }
+    return l;
+}
+
+// Experts of a hot set whose slots have so many bytes.
+static uint32_t count_hot(const ps_expert_layer *layers, uint32_t layer_count, const uint32_t *hot,
+                          uint32_t hot_count, uint64_t bytes)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < hot_count; i++) {
+        uint32_t key = hot[i];
+        const uint32_t l = layer_of(layers, layer_count, &key);
+        count += l < layer_count && slot_bytes(&layers[l]) == bytes;
+    }
+    return count;
+}
+
+uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k,
+                               const uint32_t *hot, uint32_t hot_count)
 {
     size_class *classes = calloc(layer_count, sizeof *classes);
     uint64_t bytes = 0;
+    uint64_t above_bytes = 0;
+    double part = 0; // above the floor every class gets the same part
     const uint32_t count = classes == NULL ? 0 : find_classes(layers, layer_count, top_k, classes);
     for (uint32_t c = 0; c < count; c++) {
+        const uint32_t rest = classes[c].key_count - classes[c].floor;
+        const uint32_t wanted = count_hot(layers, layer_count, hot, hot_count,
+                                          classes[c].slot_bytes);
+        const double of_rest = rest == 0 ? 0 : (double)wanted / rest;
+        part = of_rest > part ? of_rest : part;
         bytes += classes[c].floor * classes[c].slot_bytes;
+        above_bytes += rest * classes[c].slot_bytes;
+        bytes += wanted > 0 ? 1 : 0; // what the division may lose
     }
     free(classes);
-    return bytes;
+    return bytes + (uint64_t)ceil(part * (double)above_bytes);
 }
 
 // Every class gets its floor, and of what is left a share by its bytes.
@@ -218,10 +252,7 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
     }
     for (uint32_t i = 0; i < options->hot_count; i++) {
         uint32_t key = options->hot[i];
-        uint32_t l = 0;
-        while (l < store->layer_count && key >= store->layers[l].is.experts) {
-            key -= store->layers[l++].is.experts;
-        }
+        const uint32_t l = layer_of(options->layers, options->layer_count, &key);
         if (l < store->layer_count && store->layers[l].size == size) {
             hot[count++] = store->layers[l].first_key + key;
         }

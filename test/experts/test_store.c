@@ -188,7 +188,7 @@ static void test_bytes(void **state)
     ps_gen gen = ps_gen_start();
     for (uint32_t round = 0; round < 12; round++) {
         fixture *f = new_fixture(round % 2 == 1, 0);
-        const uint64_t floor = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+        const uint64_t floor = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
         f->options.budget_bytes = floor + floor * (round / 2) / 2;
         f->options.reader.way = round % 4 < 2 ? PS_READ_AUTO : PS_READ_POOL;
         f->options.reader.is_buffered = round % 3 == 0;
@@ -222,7 +222,7 @@ static void test_prompts_leave_what_decoding_keeps(void **state)
 {
     (void)state;
     fixture *f = new_fixture(false, 0);
-    f->options.budget_bytes = 3 * ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    f->options.budget_bytes = 3 * ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
     ps_expert_store *store = create(f);
     ps_expert_store_info before;
     ps_expert_store_info after;
@@ -253,7 +253,7 @@ static void test_faults(void **state)
 {
     (void)state;
     fixture *f = new_fixture(false, 0);
-    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    f->options.budget_bytes = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
     ps_expert_store *store = create(f);
     const ps_expert_want wants[] = {{3, 1, 1}, {7, 2, 2}, {20, 1, 0}};
     // Once is made good.
@@ -282,7 +282,7 @@ static void test_floor(void **state)
     (void)state;
     fixture *f = new_fixture(true, 0);
     ps_expert_store *store = NULL;
-    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K) - 1;
+    f->options.budget_bytes = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0) - 1;
     assert_int_equal(PS_INVALID, ps_expert_store_create(&f->options, &store));
     assert_non_null(strstr(ps_error_message(), "would be right"));
     f->options.budget_bytes++;
