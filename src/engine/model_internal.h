@@ -8,6 +8,7 @@
 #include "engine/weights.h"
 #include "format/pst.h"
 #include "hw/machine.h"
+#include "io/reader.h"
 #include "model/model.h"
 #include "passes/passes.h"
 #include "session/session.h"
@@ -52,7 +53,8 @@ struct ps_model {
     uint64_t expert_bytes;      // of that for experts of each session; 0: what is left
     bool streams_experts;
     ps_expert_policy_kind expert_policy;
-    const uint32_t *hot; // [hot_count] keys, hottest first
+    ps_reader_options reader; // how experts are read; 0 but in tests
+    const uint32_t *hot;      // [hot_count] keys, hottest first
     uint32_t hot_count;
     bool hot_cut;    // what there is no room for is left out
     ps_trace *trace; // NULL: none

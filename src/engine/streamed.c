@@ -119,13 +119,15 @@ static uint32_t find_context(const ps_model_config *config, const ps_gguf *file,
 }
 
 // What would be right, in words.
-static void name_remedy(uint32_t context_tokens, const ps_session_options *options, char text[96])
+static void name_remedy(uint32_t context_tokens, const ps_session_options *options, char text[128])
 {
     if (context_tokens > 0) {
-        (void)snprintf(text, 96, "a context of %u tokens would leave room, this one has %u",
+        (void)snprintf(text, 128, "a context of %u tokens would leave room, this one has %u",
                        context_tokens, options->context_tokens);
     } else {
-        (void)snprintf(text, 96, "no context is so short that there would be room");
+        (void)snprintf(text, 128,
+                       "no context is so short that there would be room, smaller batches (-b) "
+                       "take less");
     }
 }
 
@@ -154,7 +156,7 @@ static ps_status refuse(const ps_model_config *config, const ps_gguf *file,
 {
     const uint64_t others = split->base_bytes + split->dense_bytes + split->floor_bytes;
     const uint64_t needed = others + split->session_bytes;
-    char remedy[96];
+    char remedy[128];
     if (given->memory_bytes == 0 || needed <= given->memory_bytes) {
         return refuse_experts(split, given, left);
     }
@@ -260,7 +262,7 @@ ps_status ps_memory_print(const ps_memory_split *split, ps_buffer *out)
 static ps_status refuse_session(const ps_model *model, const ps_session_options *options,
                                 uint64_t taken, uint64_t own, uint64_t experts)
 {
-    char remedy[96];
+    char remedy[128];
     const uint64_t others = taken + experts;
     name_remedy(others < model->memory_bytes
                     ? find_context(model->config, model->file, &model->machine, options,
@@ -286,9 +288,13 @@ static ps_status create_store(const ps_model *model, uint64_t budget_bytes, ps_e
                                              .policy = model->expert_policy,
                                              .hot = model->hot,
                                              .hot_count = model->hot_count,
-                                             .hot_cut = model->hot_cut};
+                                             .hot_cut = model->hot_cut,
+                                             .reader = model->reader};
     ps_expert_store *store = NULL;
     ps_status status = ps_expert_store_create(&options, &store);
+    for (uint32_t i = 0; i < experts->path_count && status == PS_OK; i++) { // what it has opened
+        status = ps_file_stamp_check(experts->paths[i], &experts->stamps[i]);
+    }
     if (status == PS_OK) {
         status = ps_expert_store_warm(store);
     }

@@ -170,16 +170,23 @@ ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena, ps_exp
 static ps_status find_compiled(const ps_pst *file, const ps_weight *weight, const source *from,
                                const ps_pst_weight **out);
 
-static ps_status list_experts(ps_weights *weights, const ps_graph *graph)
-{
-    return ps_weights_list_experts(graph, &weights->arena, &weights->experts.layers,
-                                   &weights->experts.layer_count);
-}
-
 static ps_weight *stored_weight(ps_weights *weights, const ps_expert_layer *layer, uint32_t part)
 {
     const ps_weight *found = ps_weights_find(weights, layer->names[part]);
     return &weights->list[found - weights->list];
+}
+
+static ps_status list_experts(ps_weights *weights, const ps_graph *graph)
+{
+    PS_TRY(ps_weights_list_experts(graph, &weights->arena, &weights->experts.layers,
+                                   &weights->experts.layer_count));
+    for (uint32_t l = 0; l < weights->experts.layer_count; l++) {
+        ps_expert_layer *layer = &weights->experts.layers[l];
+        for (uint32_t p = 0; p < layer->part_count; p++) { // the graph ends before the weights do
+            layer->names[p] = stored_weight(weights, layer, p)->name;
+        }
+    }
+    return PS_OK;
 }
 
 // The number of a file, which becomes one of those that experts are read from.
@@ -193,6 +200,9 @@ static ps_status number_path(ps_weights *weights, const char *path, uint32_t *ou
     if (at == experts->path_count) {
         PS_TRY(ps_arena_grow(&weights->arena, (void **)&experts->paths, sizeof *experts->paths, at,
                              &experts->path_capacity));
+        PS_TRY(ps_arena_grow(&weights->arena, (void **)&experts->stamps, sizeof *experts->stamps,
+                             at, &experts->stamp_capacity));
+        PS_TRY(ps_file_stamp_get(path, &experts->stamps[at]));
         experts->paths[experts->path_count++] = path;
     }
     *out = at;

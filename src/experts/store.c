@@ -37,6 +37,7 @@ typedef struct slot {
     bool is_given;     // in the wave at hand
     bool is_transient; // free behind its wave
     bool is_guess;     // read for what is expected, and not wanted yet
+    bool is_checked;   // its reads have succeeded
     _Atomic uint32_t reads_left;
     ps_read reads[PS_EXPERT_PARTS_MAX];
 } slot;
@@ -443,6 +444,7 @@ static void read_expert(ps_expert_store *store, const place *of, uint32_t expert
                         bool is_guess)
 {
     s->is_guess = is_guess;
+    s->is_checked = false;
     atomic_store_explicit(&s->reads_left, of->is.part_count, memory_order_relaxed);
     s->is_raw = of->is.part_count > 1;
     for (uint32_t p = 0; p < of->is.part_count; p++) {
@@ -492,7 +494,7 @@ static ps_status verify_slot(const place *of, slot *s)
 // What could not be read leaves its slot.
 static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
 {
-    for (uint32_t p = 0; p < of->is.part_count; p++) {
+    for (uint32_t p = 0; p < of->is.part_count && !s->is_checked; p++) {
         const ps_status status = ps_read_status(store->reader, &s->reads[p]);
         if (status != PS_OK) {
             const uint32_t expert = s->key - of->first_key;
@@ -500,6 +502,7 @@ static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
             return ps_fail_prefix(status, "expert %u of '%s'", expert, of->is.names[p]);
         }
     }
+    s->is_checked = true;
     return verify_slot(of, s);
 }
 
