@@ -11,6 +11,8 @@
 // sampler, buffers of text. The store's tables: so much an expert.
 #define BESIDE_BYTES (4 * MIB)
 #define EXPERT_TABLE_BYTES 1024u
+// Pages of libraries and files, from one start of a process to the next.
+#define SPARE_BYTES (2 * MIB)
 // Scratch and stack of a worker, before plans are bound.
 #define WORKER_BYTES MIB
 
@@ -109,7 +111,7 @@ static uint32_t find_context(const ps_model_config *config, const ps_gguf *file,
         uint64_t bytes = 0;
         if (ps_session_options_complete(config, &shorter) == PS_OK &&
             session_bytes(config, file, machine, &shorter, &bytes) == PS_OK &&
-            bytes <= room_bytes) {
+            bytes + SPARE_BYTES <= room_bytes) {
             low = middle;
         } else {
             high = middle;
