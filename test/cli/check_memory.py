@@ -180,10 +180,29 @@ def test_all_experts_of_a_layer():
     assert got["tokens"] == right and got["experts"]["kept"] == 8 and got["experts"]["from"]["disk"] > 0
 
 
+def test_experts_of_two_sizes():
+    """Layers whose experts are larger than others: each size has its part of the budget, and none empties the other's."""
+    make("mixed.gguf", "--type", "Q4_K_M", "--experts", "16", "--top-k", "3", "--layers", "8", "--dim", "512", "--heads", "8",
+         "--kv-heads", "2", "--expert-ffn", "512", "--vocabulary", "2000", "--ffn", "512")
+    output("compile", path("mixed.gguf"), "-o", path("mixed.pst"))
+    for model in (path("mixed.gguf"), path("mixed.pst")):
+        line = ("run", model, "-p", "abcdef" * 20, "--raw", "--temp", "0", "-n", "24", "-c", "500")
+        right = document(*line)["tokens"]
+        least = needed(*line)
+        kept = []
+        for extra in (2, 12, 24):
+            got = document(*line, "--memory", f"{least + extra}MiB")
+            assert got["tokens"] == right and got["experts"]["slot_bytes"] <= got["experts"]["budget_bytes"]
+            assert got["experts"]["slot_bytes"] > got["experts"]["budget_bytes"] - 2 * MIB, got["experts"]  # an expert of each
+            kept.append(got["experts"]["kept"])
+        assert 12 <= kept[0] < kept[1] < kept[2] < 128, kept
+
+
 def cgroup(limit_bytes):
-    """A folder of a new cgroup with that limit, and the words that start a program in it."""
+    """A folder of a new cgroup in one with that limit, and the words that start a program in it."""
     for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         folder = os.path.join(parent, f"prestage-test-{os.getpid()}")
+        inner = os.path.join(folder, "inner")
         try:
             os.mkdir(folder)
         except OSError:
@@ -191,7 +210,8 @@ def cgroup(limit_bytes):
         try:
             with open(os.path.join(folder, limit), "w", encoding="ascii") as file:
                 file.write(str(limit_bytes))
-            return folder, ("sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh")
+            os.mkdir(inner)
+            return inner, ("sh", "-c", f'echo $$ > {inner}/cgroup.procs && exec "$@"', "sh")
         except OSError:
             os.rmdir(folder)
     raise Skip("no cgroup with a memory limit can be made here")
@@ -220,6 +240,7 @@ def test_utilization_of_a_cgroup():
     finally:
         time.sleep(0.1)
         os.rmdir(folder)
+        os.rmdir(os.path.dirname(folder))
 
 
 def test_interrupts():
