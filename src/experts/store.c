@@ -21,7 +21,6 @@
 #include "base/pages.h"
 #include "experts/trial.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,19 +140,6 @@ static uint32_t layer_of(const ps_expert_layer *layers, uint32_t layer_count, ui
     return l;
 }
 
-// Experts of a hot set whose slots have so many bytes.
-static uint32_t count_hot(const ps_expert_layer *layers, uint32_t layer_count, const uint32_t *hot,
-                          uint32_t hot_count, uint64_t bytes)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < hot_count; i++) {
-        uint32_t key = hot[i];
-        const uint32_t l = layer_of(layers, layer_count, &key);
-        count += l < layer_count && slot_bytes(&layers[l]) == bytes;
-    }
-    return count;
-}
-
 uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k,
                                const uint32_t *hot, uint32_t hot_count)
 {
@@ -164,16 +150,19 @@ uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_cou
     const uint32_t count = classes == NULL ? 0 : find_classes(layers, layer_count, top_k, classes);
     for (uint32_t c = 0; c < count; c++) {
         const uint32_t rest = classes[c].key_count - classes[c].floor;
-        const uint32_t wanted = count_hot(layers, layer_count, hot, hot_count,
-                                          classes[c].slot_bytes);
-        const double of_rest = rest == 0 ? 0 : (double)wanted / rest;
-        part = of_rest > part ? of_rest : part;
+        uint32_t wanted = 0;
+        for (uint32_t i = 0; i < hot_count; i++) {
+            uint32_t key = hot[i];
+            const uint32_t l = layer_of(layers, layer_count, &key);
+            wanted += l < layer_count && slot_bytes(&layers[l]) == classes[c].slot_bytes;
+        }
+        part = rest > 0 && wanted > part * rest ? (double)wanted / rest : part;
         bytes += classes[c].floor * classes[c].slot_bytes;
         above_bytes += rest * classes[c].slot_bytes;
-        bytes += wanted > 0 ? 1 : 0; // what the division may lose
     }
     free(classes);
-    return bytes + (uint64_t)ceil(part * (double)above_bytes);
+    // A byte more than the product, since dividing by the same later may lose a little.
+    return bytes + (part > 0 ? (uint64_t)(part * (double)above_bytes) + 1 : 0);
 }
 
 // Every class gets its floor, and of what is left a share by its bytes.

@@ -300,6 +300,39 @@ static void test_floor(void **state)
     free_fixture(f);
 }
 
+// A hot set fits into what it is said to take, and not into less.
+static void test_hot_set_takes(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    for (int round = 0; round < 40; round++) {
+        fixture *f = new_fixture(round % 2 == 0, 0);
+        uint32_t hot[LAYERS * EXPERTS];
+        uint32_t count = 0;
+        for (uint32_t key = 0; key < LAYERS * EXPERTS; key++) {
+            if (ps_gen_range(&gen, 0, 9) <= round % 6) {
+                hot[count++] = key;
+            }
+        }
+        f->options.hot = hot;
+        f->options.hot_count = count;
+        f->options.policy = PS_EXPERTS_HOTSET;
+        const uint64_t floor = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
+        const uint64_t least = ps_expert_store_least(f->layers, LAYERS, TOP_K, hot, count);
+        assert_true(count == 0 ? least == floor : least > floor);
+        f->options.budget_bytes = least;
+        ps_expert_store_destroy(create(f));
+        ps_expert_store *store = NULL;
+        f->options.budget_bytes = least - 2;
+        assert_int_equal(PS_INVALID, ps_expert_store_create(&f->options, &store));
+        f->options.hot_cut = true; // unless there is no room for what comes and goes
+        assert_int_equal(count == 0 ? PS_INVALID : PS_OK,
+                         ps_expert_store_create(&f->options, &store));
+        ps_expert_store_destroy(store);
+        free_fixture(f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_prompts_leave_what_decoding_keeps),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_hot_set_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
