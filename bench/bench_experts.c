@@ -1,12 +1,12 @@
 // bench/bench_experts.c - the grouped call of one MoE layer: gate and up, then down, of all rows.
 //
-// 4 rows, 512 experts top-10 of 640 columns, dim 2560, all in memory; no expert is used again before
-// all others of all layers, so that every byte comes from DRAM. A line gives the time of a block,
-// the bytes of its distinct experts in GB/s, what plain reads of as many bytes by the same threads
-// reach and the share of it, and how much longer one call for each (row, expert) pair takes:
-// medians over rounds, ratios within a round. `apart`: rows share no expert; `agree`: all rows
-// choose the same ones; `alone`: one row. Before them the time that choosing the experts of a row
-// takes.
+// 4 rows, 512 experts top-10 of 640 columns, dim 2560, all in memory; no expert is used again
+// before all others of all layers, so that every byte comes from DRAM. A line gives the time of a
+// block, the bytes of its distinct experts in GB/s, what plain reads of as many bytes by the same
+// threads reach and the share of it, and how much longer one call for each (row, expert) pair
+// takes: medians over rounds, ratios within a round. `apart`: rows share no expert; `agree`: all
+// rows choose the same ones; `alone`: one row. Before them the time that choosing the experts of a
+// row takes.
 //
 // usage: bench_experts [--threads N] [--layers N] [--filter TEXT] [--json]
 #include "base/pages.h"

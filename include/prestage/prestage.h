@@ -103,14 +103,14 @@ struct ps_model_options {
     bool vocabulary_only; // tokenizer and metadata only: no weights, no threads, no sessions
     // What the process may take of memory, all together: weights, KV cache, workspaces, experts,
     // itself. Where a model's experts do not all fit, each session keeps as many as do and reads
-    // the others from the file when they are wanted; results are the same. 0: no limit, all are
-    // kept.
+    // the others from the file when they are wanted; results are the same. A session that finds no
+    // room, because others have it, is refused. 0: no limit, all are kept.
     uint64_t memory_bytes;
     const struct ps_session_options *session; // that memory is planned for; NULL: the defaults
     uint64_t expert_bytes; // of that for experts, at most; 0: what the rest leaves
     // A file of `prestage experts rank` with experts that are loaded when a session is made; of it
     // the hottest hot_experts, or with 0 as many as there is room for. NULL: none. More than there
-    // is room for are refused when the session is made, or with hot_cut left out.
+    // is room for are refused, or with hot_cut left out.
     const char *hot_set;
     uint32_t hot_experts;
     bool hot_cut;
@@ -350,8 +350,10 @@ struct ps_session_options {
 //               what differs. Or force_routes is no route log, or one of other layers, experts or
 //               top_k; it or check_grouped goes with a model without experts, or with several ranks
 // PS_EXHAUSTED  force_routes has more tokens than have room in 256 MiB
-// PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free
-// PS_NOT_FOUND, PS_IO  plan_file or force_routes cannot be read
+// PS_NO_MEMORY  workspaces and KV cannot be had, or the workspaces are larger than what is free, or
+//               the model's memory_bytes have no room for them beside its other sessions
+// PS_NOT_FOUND, PS_IO  plan_file or force_routes cannot be read; or the file that experts are to be
+//               read from is not the one any more that the model was opened from
 // PS_UNSUPPORTED  it is of another version, or given for more than PS_LOGITS_MAX sequences, or has
 //               fewer logits than are wanted; prefetch_threads where cores share no cache
 PS_API PS_MUST_USE ps_status ps_session_create(ps_model *model, const ps_session_options *options,

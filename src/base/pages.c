@@ -8,8 +8,24 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
+#define SMALL_PAGE_BYTES ((uint64_t)4096)
 // Below this, the first touch of one byte must not cost 2 MiB.
 #define HUGE_BLOCK_BYTES_MIN ((uint64_t)32 << 20)
+
+static uint64_t page_bytes(uint64_t size_bytes)
+{
+    return size_bytes < HUGE_BLOCK_BYTES_MIN ? SMALL_PAGE_BYTES : HUGE_PAGE_BYTES;
+}
+
+uint64_t ps_pages_bytes(uint64_t size_bytes)
+{
+    return ps_round_up(size_bytes, page_bytes(size_bytes));
+}
+
+uint64_t ps_pages_fit(uint64_t size_bytes)
+{
+    return size_bytes / page_bytes(size_bytes) * page_bytes(size_bytes);
+}
 
 ps_status ps_pages_map(uint64_t size_bytes, const char *what, void **out)
 {

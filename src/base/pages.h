@@ -11,6 +11,11 @@
 // PS_NO_MEMORY.
 PS_MUST_USE ps_status ps_pages_map(uint64_t size_bytes, const char *what, void **out);
 
+// What so many bytes of ps_pages_map take at most, once they are touched; and the most bytes that
+// take no more than that.
+uint64_t ps_pages_bytes(uint64_t size_bytes);
+uint64_t ps_pages_fit(uint64_t size_bytes);
+
 // size_bytes as given to ps_pages_map; NULL is allowed.
 void ps_pages_unmap(void *memory, uint64_t size_bytes);
 

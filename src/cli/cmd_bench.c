@@ -313,10 +313,16 @@ static ps_status finish_side(ps_bench *b, const ps_bench_test *test, bool has_ce
                          b->sides[0].what.name, b->side->what.name);
 }
 
+// Measuring it takes half a GiB, which a limit of memory has no room for.
+static bool wants_ceiling(const ps_cli_options *options, const ps_bench_test *test)
+{
+    return (test->prompt == 0 || options->operators) && !options->no_ceiling &&
+           options->memory_bytes == 0 && options->memory_share == 0;
+}
+
 static ps_status measure_test(ps_bench *b, const ps_bench_test *test)
 {
-    const bool is_decode = test->prompt == 0;
-    const bool has_ceiling = (is_decode || b->options->operators) && !b->options->no_ceiling;
+    const bool has_ceiling = wants_ceiling(b->options, test);
     for (uint32_t s = 0; s < b->side_count; s++) {
         b->side = &b->sides[s];
         PS_TRY(prepare_side(b, test, has_ceiling));

@@ -851,7 +851,7 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      NULL,
-     "do not measure the read bandwidth beside decoding"},
+     "do not measure the read bandwidth beside decoding; with --memory it never is"},
     {{"ops"},
      0,
      PS_OPTION_FLAG,

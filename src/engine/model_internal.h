@@ -10,6 +10,7 @@
 #include "experts/cold.h"
 #include "format/pst.h"
 #include "hw/machine.h"
+#include "io/reader.h"
 #include "model/model.h"
 #include "passes/passes.h"
 #include "session/session.h"
@@ -24,6 +25,12 @@ typedef struct ps_told_session {
     uint32_t number;
     bool is_open;
 } ps_told_session;
+
+// Of a model that may take so much memory. Sessions charge it.
+typedef struct ps_memory_account {
+    uint64_t loaded_bytes;           // of the process, when the model had been opened
+    _Atomic uint64_t promised_bytes; // to sessions, touched or not
+} ps_memory_account;
 
 struct ps_model {
     ps_arena arena;
@@ -43,11 +50,13 @@ struct ps_model {
     ps_tuned tuned;
     char rates[PS_MACHINE_TEXT_BYTES];
     ps_weights *weights;
-    uint64_t memory_bytes; // that it may take; 0: no limit
-    uint64_t expert_bytes; // of that for experts of each session; 0: what is left
+    uint64_t memory_bytes;      // that it may take; 0: no limit
+    ps_memory_account *account; // in the arena
+    uint64_t expert_bytes;      // of that for experts of each session; 0: what is left
     bool streams_experts;
     ps_expert_policy_kind expert_policy;
-    const uint32_t *hot; // [hot_count] keys, hottest first
+    ps_reader_options reader; // how experts are read; 0 but in tests
+    const uint32_t *hot;      // [hot_count] keys, hottest first
     uint32_t hot_count;
     ps_hot_set_size hot_size; // of the file that they come from
     bool hot_cut;             // what there is no room for is left out

@@ -76,8 +76,25 @@ static ps_status choose_tier(ps_model *model, const ps_model_options *options)
     return PS_OK;
 }
 
+// The hot set that options name.
+static ps_status read_hot_set(ps_model *model, const ps_model_options *options,
+                              const ps_graph *graph)
+{
+    ps_expert_layer *layers;
+    uint32_t layer_count;
+    if (options->hot_set == NULL) {
+        return PS_OK;
+    }
+    PS_TRY(ps_weights_list_experts(graph, graph->arena, &layers, &layer_count));
+    model->hot_cut = options->hot_cut || options->hot_experts == 0;
+    return ps_hot_set_read(options->hot_set, ps_gguf_fingerprint(model->file), layer_count,
+                           model->config->experts, options->hot_experts, &model->arena, &model->hot,
+                           &model->hot_count, &model->hot_size);
+}
+
 // Decides before loading what stays in memory.
-static ps_status plan_memory(ps_model *model, const ps_model_options *options)
+static ps_status plan_memory(ps_model *model, const ps_model_options *options,
+                             const ps_graph *graph)
 {
     ps_memory_split split;
     PS_TRY(choose_tier(model, options));
@@ -87,26 +104,32 @@ static ps_status plan_memory(ps_model *model, const ps_model_options *options)
                    : ps_fail(PS_INVALID, "%s: without a limit of memory all experts are kept",
                              options->hot_set);
     }
+    PS_TRY(read_hot_set(model, options, graph));
     const ps_memory_given given = {.memory_bytes = options->memory_bytes,
                                    .expert_bytes = options->expert_bytes,
                                    .streams = options->tier_sim != NULL,
-                                   .session = options->session};
+                                   .session = options->session,
+                                   .hot = model->hot,
+                                   .hot_count = model->hot_cut ? 0 : model->hot_count};
     PS_TRY(ps_memory_plan(model->config, model->file, &model->machine, &given, &split));
     model->memory_bytes = options->memory_bytes;
     model->expert_bytes = options->expert_bytes;
     model->expert_policy = options->expert_policy;
     model->streams_experts = split.streams;
-    if (options->hot_set != NULL) {
-        PS_TRY(ps_hot_set_read(options->hot_set, ps_gguf_fingerprint(model->file),
-                               split.expert_layers, model->config->experts, options->hot_experts,
-                               &model->arena, &model->hot, &model->hot_count, &model->hot_size));
-        model->hot_cut = options->hot_cut || options->hot_experts == 0;
+    model->account = PS_ARENA_NEW(&model->arena, ps_memory_account, 1);
+    if (model->account == NULL) {
+        return PS_NO_MEMORY;
     }
-    return split.streams && ps_ranks_are_several(model->ranks)
-               ? ps_fail(PS_UNSUPPORTED,
-                         "the experts do not all fit into the memory given, and ranks that share a "
-                         "model keep all of theirs; one rank would be right")
-               : PS_OK;
+    if (split.streams && ps_ranks_are_several(model->ranks)) {
+        return ps_fail(PS_UNSUPPORTED,
+                       "the experts do not all fit into the memory given, and ranks that share a "
+                       "model keep all of theirs; one rank would be right");
+    }
+    return split.streams ? ps_machine_check_memory(
+                               split.dense_bytes + split.session_bytes + split.resident_bytes,
+                               "weights, KV cache and as many experts as memory is given "
+                               "for")
+                         : PS_OK;
 }
 
 static ps_status load_weights(ps_model *model, const ps_model_options *options)
@@ -128,7 +151,7 @@ static ps_status load_weights(ps_model *model, const ps_model_options *options)
                                                           .rank = ps_ranks_rank(model->ranks)});
     }
     if (status == PS_OK) {
-        status = plan_memory(model, options);
+        status = plan_memory(model, options, &graph);
     }
     if (status == PS_OK) {
         status = model->source.pst != NULL
@@ -204,6 +227,9 @@ static ps_status open_for_running(ps_model *model, const ps_model_options *optio
     PS_TRY(options->tier_sim == NULL ? PS_OK : load_cold(model));
     PS_TRY(ps_model_experts_start(model));
     ps_hints_choose(model->team, model->weights, &model->machine, &model->kernels);
+    if (model->account != NULL) {
+        model->account->loaded_bytes = ps_memory_counted(model);
+    }
     return count_bytes_per_token(model);
 }
 

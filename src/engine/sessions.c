@@ -131,13 +131,8 @@ static ps_status bind_plans(const ps_model *model, const ps_session_options *opt
         programs[i] = program;
     }
     PS_TRY(ps_exec_prepare(exec));
-    if (model->streams_experts) {
-        ps_expert_store *store = NULL;
-        PS_TRY(ps_streamed_create_store(
-            model, ps_exec_workspace_bytes(exec) + ps_exec_kv_bytes(exec), &store));
-        ps_exec_take_experts(exec, store);
-    }
-    return PS_OK;
+    return model->memory_bytes > 0 || model->streams_experts ? ps_memory_take(model, options, exec)
+                                                             : PS_OK;
 }
 
 // On success config has an executor with programs [program_count].

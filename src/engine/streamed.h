@@ -21,12 +21,14 @@ typedef struct ps_memory_split {
 
 // Splits what is given (as in ps_model_options), before anything is loaded, for one rank.
 //
-// PS_INVALID  it is less than the model needs; the message has the numbers. Or there are no experts
-//             to stream
+// PS_INVALID  it is less than the model needs, or has no room for the hot set; the message has the
+//             numbers, and the longest context that would fit. Or there are no experts to stream
 typedef struct ps_memory_given {
     uint64_t memory_bytes, expert_bytes;
     bool streams;                      // even where all experts fit
     const ps_session_options *session; // NULL: the defaults
+    const uint32_t *hot;               // [hot_count] keys that there has to be room for
+    uint32_t hot_count;
 } ps_memory_given;
 PS_MUST_USE ps_status ps_memory_plan(const ps_model_config *config, const ps_gguf *file,
                                      const ps_machine *machine, const ps_memory_given *given,
@@ -35,12 +37,17 @@ PS_MUST_USE ps_status ps_memory_plan(const ps_model_config *config, const ps_ggu
 // The split as a line of text. Appends to *out.
 PS_MUST_USE ps_status ps_memory_print(const ps_memory_split *split, ps_buffer *out);
 
-// The store for a session of a model that streams: gets what is left of the model's memory when all
-// that the session will touch is counted. A simulated tier's slow memory is not.
+// What the process has, but for a simulated tier's slow memory.
+uint64_t ps_memory_counted(const ps_model *model);
+
+// Takes the memory of a session whose executor has been prepared, for as long as that lives; and of
+// a model that streams, gives it a store that gets what is left of the model's memory, when all
+// that its sessions will touch is counted; a simulated tier's slow memory is not. options are
+// complete.
 //
-// PS_NO_MEMORY  that is below the floor; the message has the numbers
-// PS_IO, PS_NOT_FOUND  as of ps_expert_store_create
-PS_MUST_USE ps_status ps_streamed_create_store(const ps_model *model, uint64_t session_bytes,
-                                               ps_expert_store **out);
+// PS_NO_MEMORY  there is less than the session needs; the message has the numbers
+// PS_IO, PS_NOT_FOUND, PS_INVALID  as of ps_expert_store_create
+PS_MUST_USE ps_status ps_memory_take(const ps_model *model, const ps_session_options *options,
+                                     ps_exec *exec);
 
 #endif

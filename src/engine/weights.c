@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes that a worker packs between two reports of progress, and after which it gives the file's
-// pages back.
-#define SLICE_BYTES ((uint64_t)4 << 20)
+// Bytes that all workers together pack between two reports of progress, and after which they give
+// the file's pages back.
+#define SLICES_BYTES ((uint64_t)4 << 20)
 #define PAGE_BYTES ((uint64_t)4096)
 #define READ_UNIT_BYTES 512u // of the read kernel
 #define FILL_BYTES_LEAST ((uint64_t)64 << 20)
@@ -170,16 +170,23 @@ ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena, ps_exp
 static ps_status find_compiled(const ps_pst *file, const ps_weight *weight, const source *from,
                                const ps_pst_weight **out);
 
-static ps_status list_experts(ps_weights *weights, const ps_graph *graph)
-{
-    return ps_weights_list_experts(graph, &weights->arena, &weights->experts.layers,
-                                   &weights->experts.layer_count);
-}
-
 static ps_weight *stored_weight(ps_weights *weights, const ps_expert_layer *layer, uint32_t part)
 {
     const ps_weight *found = ps_weights_find(weights, layer->names[part]);
     return &weights->list[found - weights->list];
+}
+
+static ps_status list_experts(ps_weights *weights, const ps_graph *graph)
+{
+    PS_TRY(ps_weights_list_experts(graph, &weights->arena, &weights->experts.layers,
+                                   &weights->experts.layer_count));
+    for (uint32_t l = 0; l < weights->experts.layer_count; l++) {
+        ps_expert_layer *layer = &weights->experts.layers[l];
+        for (uint32_t p = 0; p < layer->part_count; p++) { // the graph ends before the weights do
+            layer->names[p] = stored_weight(weights, layer, p)->name;
+        }
+    }
+    return PS_OK;
 }
 
 // The number of a file, which becomes one of those that experts are read from.
@@ -193,6 +200,9 @@ static ps_status number_path(ps_weights *weights, const char *path, uint32_t *ou
     if (at == experts->path_count) {
         PS_TRY(ps_arena_grow(&weights->arena, (void **)&experts->paths, sizeof *experts->paths, at,
                              &experts->path_capacity));
+        PS_TRY(ps_arena_grow(&weights->arena, (void **)&experts->stamps, sizeof *experts->stamps,
+                             at, &experts->stamp_capacity));
+        PS_TRY(ps_file_stamp_get(path, &experts->stamps[at]));
         experts->paths[experts->path_count++] = path;
     }
     *out = at;
@@ -351,7 +361,7 @@ static void pack_share(void *argument, uint32_t worker, uint32_t workers)
         }
         const uint64_t per_matrix = ps_divide_up(weight->outputs, PS_GROUP_ROWS);
         const uint64_t group_bytes = ps_packed_group_bytes(weight->dtype, weight->inputs);
-        const uint64_t slice = SLICE_BYTES / group_bytes + 1;
+        const uint64_t slice = SLICES_BYTES / workers / group_bytes + 1;
         uint64_t group, end; // counted through all matrices of the stack
         ps_plan_share(matrices(weight) * per_matrix, worker, workers, &group, &end);
         while (group < end) {
@@ -397,6 +407,7 @@ static ps_status load(ps_weights *weights, const ps_gguf *file, const ps_graph *
             memcpy(weights->memory + from->offset_bytes,
                    (const char *)from->tensor->data + from->column_first * sizeof(float),
                    weight->inputs * sizeof(float));
+            ps_gguf_forget(file, from->tensor->data, from->tensor->size_bytes);
             PS_TRY(check_vector(&weights->list[i]));
         }
     }

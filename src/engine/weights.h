@@ -3,6 +3,7 @@
 #define PS_ENGINE_WEIGHTS_H
 
 #include "exec/exec.h"
+#include "format/file_map.h"
 #include "format/pst.h"
 #include "ir/graph.h"
 
@@ -54,7 +55,7 @@ double ps_weights_measure_fill(const ps_weights *weights, ps_team *team, const p
 uint64_t ps_weight_bytes(const ps_weight *weight);
 
 // The layers of experts of a graph, before it is fused: sizes; files and offsets are 0. Memory
-// comes from the arena.
+// comes from the arena, names are the graph's.
 PS_MUST_USE ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *arena,
                                               ps_expert_layer **out, uint32_t *out_count);
 
@@ -62,9 +63,10 @@ PS_MUST_USE ps_status ps_weights_list_experts(const ps_graph *graph, ps_arena *a
 // they are in, whose numbers are those of their parts.
 typedef struct ps_weights_experts {
     ps_expert_layer *layers;
-    uint32_t layer_count; // 0: nothing is streamed
-    const char **paths;   // [path_count]
-    uint32_t path_count, path_capacity;
+    uint32_t layer_count;  // 0: nothing is streamed
+    const char **paths;    // [path_count]
+    ps_file_stamp *stamps; // [path_count] of the files, when the model was opened
+    uint32_t path_count, path_capacity, stamp_capacity;
 } ps_weights_experts;
 const ps_weights_experts *ps_weights_get_experts(const ps_weights *weights);
 

@@ -116,6 +116,10 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 
 // Gives the executor, for its plans, what keeps the weights without data. Takes the store.
 void ps_exec_take_experts(ps_exec *exec, ps_expert_store *store);
+
+// Adds bytes to an account, which has to outlive the executor; they leave it when that is destroyed.
+// Once an executor.
+void ps_exec_charge(ps_exec *exec, _Atomic uint64_t *account, uint64_t bytes);
 const ps_expert_store *ps_exec_experts(const ps_exec *exec); // NULL: none
 
 // Where worker 0's time goes in layers of streamed experts: until some are there and packed; in
@@ -145,6 +149,7 @@ ps_arena *ps_exec_arena(ps_exec *exec);
 const ps_plan *ps_program_plan(const ps_program *program);
 
 // Bytes that ps_exec_prepare allocated.
+uint64_t ps_exec_mapped_bytes(const ps_exec *exec); // KV and workspaces, whole pages
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec);
 uint64_t ps_exec_kv_bytes(const ps_exec *exec);
 

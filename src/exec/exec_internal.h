@@ -105,14 +105,17 @@ struct ps_exec {
     char *shared;
     char *privates; // [workers][private_stride]: workspace, then scratch
     uint64_t shared_bytes, private_bytes, private_stride, scratch_bytes, kv_bytes;
-    uint32_t *logit_rows; // [rows_max] indices of the step's rows that want logits
-    uint64_t *checked;    // [sequences] `checks` when the sequence was last in a step
-    uint64_t checks;      // steps that were checked
-    ps_step_time *times;  // of worker 0; NULL: not asked for
+    uint64_t mapped_bytes; // of KV and workspaces, whole pages
+    uint32_t *logit_rows;  // [rows_max] indices of the step's rows that want logits
+    uint64_t *checked;     // [sequences] `checks` when the sequence was last in a step
+    uint64_t checks;       // steps that were checked
+    ps_step_time *times;   // of worker 0; NULL: not asked for
     // Rows between the linears of an expert_ffn: where in `shared`, and how many bytes.
     uint64_t between_offset_bytes, between_bytes;
     ps_expert_store *experts; // NULL: all weights are in memory
     ps_expert_times expert_times;
+    _Atomic uint64_t *account; // NULL: none
+    uint64_t charged_bytes;
     uint32_t experts_max;           // of an expert_ffn
     ps_expert_want *wants;          // [experts_max]
     struct ps_grouped_check *check; // NULL: not asked for

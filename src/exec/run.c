@@ -65,6 +65,9 @@ void ps_exec_destroy(ps_exec *exec)
     ps_pages_unmap(exec->privates, exec->private_stride * ps_team_workers(exec->team));
     ps_side_destroy(exec->side);
     ps_expert_store_destroy(exec->experts);
+    if (exec->account != NULL) {
+        atomic_fetch_sub(exec->account, exec->charged_bytes);
+    }
     ps_arena_deinit(&exec->arena);
     free(exec);
 }
@@ -87,6 +90,7 @@ static ps_status allocate_pools(ps_exec *exec)
         PS_TRY(ps_pages_map(bytes, "the KV cache", &pool));
         exec->kv_pools[g] = pool;
         exec->kv_bytes += bytes;
+        exec->mapped_bytes += ps_pages_bytes(bytes);
     }
     return PS_OK;
 }
@@ -132,6 +136,7 @@ ps_status ps_exec_prepare(ps_exec *exec)
     PS_TRY(ps_machine_check_memory(private_bytes + exec->shared_bytes + exec->comm_scratch_bytes,
                                    "the workspaces"));
     void *memory;
+    exec->mapped_bytes += ps_pages_bytes(private_bytes) + ps_pages_bytes(exec->shared_bytes);
     PS_TRY(ps_pages_map(private_bytes, "the workspaces", &memory));
     exec->privates = memory;
     PS_TRY(ps_pages_map(exec->shared_bytes, "the workspace", &memory));
@@ -425,6 +430,14 @@ void ps_exec_take_experts(ps_exec *exec, ps_expert_store *store)
     exec->experts = store;
 }
 
+void ps_exec_charge(ps_exec *exec, _Atomic uint64_t *account, uint64_t bytes)
+{
+    ps_assert(exec->account == NULL);
+    atomic_fetch_add(account, bytes);
+    exec->account = account;
+    exec->charged_bytes = bytes;
+}
+
 ps_expert_times ps_exec_expert_times(const ps_exec *exec)
 {
     return exec->expert_times;
@@ -448,6 +461,11 @@ const ps_plan *ps_program_plan(const ps_program *program)
 uint64_t ps_exec_workspace_bytes(const ps_exec *exec)
 {
     return exec->shared_bytes + exec->private_stride * ps_team_workers(exec->team);
+}
+
+uint64_t ps_exec_mapped_bytes(const ps_exec *exec)
+{
+    return exec->mapped_bytes;
 }
 
 uint64_t ps_exec_kv_bytes(const ps_exec *exec)

@@ -35,6 +35,7 @@ typedef struct slot {
     bool is_given;     // in the wave at hand
     bool is_transient; // free behind its wave
     bool is_guess;     // read for what is expected, and not wanted yet
+    bool is_checked;   // its reads have succeeded
     _Atomic uint32_t reads_left;
     ps_read reads[PS_EXPERT_PARTS_MAX];
 } slot;
@@ -133,16 +134,39 @@ static uint32_t find_classes(const ps_expert_layer *layers, uint32_t layer_count
     return count;
 }
 
-uint64_t ps_expert_store_floor(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k)
+// The layer of a key that is numbered through all layers; *key becomes the expert of it.
+static uint32_t layer_of(const ps_expert_layer *layers, uint32_t layer_count, uint32_t *key)
+{
+    uint32_t l = 0;
+    while (l < layer_count && *key >= layers[l].experts) {
+        *key -= layers[l++].experts;
+    }
+    return l;
+}
+
+uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k,
+                               const uint32_t *hot, uint32_t hot_count)
 {
     size_class *classes = calloc(layer_count, sizeof *classes);
     uint64_t bytes = 0;
+    uint64_t above_bytes = 0;
+    double part = 0; // above the floor every class gets the same part
     const uint32_t count = classes == NULL ? 0 : find_classes(layers, layer_count, top_k, classes);
     for (uint32_t c = 0; c < count; c++) {
+        const uint32_t rest = classes[c].key_count - classes[c].floor;
+        uint32_t wanted = 0;
+        for (uint32_t i = 0; i < hot_count; i++) {
+            uint32_t key = hot[i];
+            const uint32_t l = layer_of(layers, layer_count, &key);
+            wanted += l < layer_count && slot_bytes(&layers[l]) == classes[c].slot_bytes;
+        }
+        part = rest > 0 && wanted > part * rest ? (double)wanted / rest : part;
         bytes += classes[c].floor * classes[c].slot_bytes;
+        above_bytes += rest * classes[c].slot_bytes;
     }
     free(classes);
-    return bytes;
+    // A byte more than the product, since dividing by the same later may lose a little.
+    return bytes + (part > 0 ? (uint64_t)(part * (double)above_bytes) + 1 : 0);
 }
 
 // Every class gets its floor, and of what is left a share by its bytes.
@@ -238,10 +262,7 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
     }
     for (uint32_t i = 0; i < options->hot_count; i++) {
         uint32_t key = options->hot[i];
-        uint32_t l = 0;
-        while (l < store->layer_count && key >= store->layers[l].is.experts) {
-            key -= store->layers[l++].is.experts;
-        }
+        const uint32_t l = layer_of(options->layers, options->layer_count, &key);
         if (l < store->layer_count && store->layers[l].size == size) {
             hot[count++] = store->layers[l].first_key + key;
         }
@@ -424,6 +445,7 @@ static void read_expert(ps_expert_store *store, const place *of, uint32_t expert
                         bool is_guess)
 {
     s->is_guess = is_guess;
+    s->is_checked = false;
     atomic_store_explicit(&s->reads_left, of->is.part_count, memory_order_relaxed);
     s->is_raw = of->is.part_count > 1;
     for (uint32_t p = 0; p < of->is.part_count; p++) {
@@ -470,7 +492,7 @@ static ps_status verify_slot(const place *of, slot *s)
 // What could not be read leaves its slot.
 static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
 {
-    for (uint32_t p = 0; p < of->is.part_count; p++) {
+    for (uint32_t p = 0; p < of->is.part_count && !s->is_checked; p++) {
         const ps_status status = store->tier->is->read_status(store->tier, &s->reads[p]);
         if (status != PS_OK) {
             const uint32_t expert = s->key - of->first_key;
@@ -478,6 +500,7 @@ static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
             return ps_fail_prefix(status, "expert %u of '%s'", expert, of->is.names[p]);
         }
     }
+    s->is_checked = true;
     return verify_slot(of, s);
 }
 

@@ -44,8 +44,9 @@ typedef struct ps_expert_store_options {
 } ps_expert_store_options;
 
 // Bytes below which no budget works: for each size of expert twice top_k of them, so that some are
-// read while others are computed.
-uint64_t ps_expert_store_floor(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k);
+// read while others are computed; and for a hot set (as below; 0: none) what it takes beside them.
+uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k,
+                               const uint32_t *hot, uint32_t hot_count);
 
 // PS_INVALID    the budget is below the floor, or has no room for the hot set
 // PS_NO_MEMORY, and what the tier's open gives

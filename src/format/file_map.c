@@ -70,6 +70,34 @@ void ps_file_unmap(const void *bytes, uint64_t size_bytes)
     }
 }
 
+ps_status ps_file_stamp_get(const char *path, ps_file_stamp *out)
+{
+    struct stat stat_of;
+    if (stat(path, &stat_of) != 0) {
+        const int number = errno;
+        return ps_file_name_error(path,
+                                  ps_fail(PS_IO, "cannot examine the file: %s", strerror(number)));
+    }
+    *out = (ps_file_stamp){.device = stat_of.st_dev,
+                           .inode = stat_of.st_ino,
+                           .size_bytes = (uint64_t)stat_of.st_size,
+                           .written_s = stat_of.st_mtim.tv_sec,
+                           .written_ns = stat_of.st_mtim.tv_nsec};
+    return PS_OK;
+}
+
+ps_status ps_file_stamp_check(const char *path, const ps_file_stamp *then)
+{
+    ps_file_stamp now = {0};
+    PS_TRY(ps_file_stamp_get(path, &now));
+    return now.device == then->device && now.inode == then->inode &&
+                   now.size_bytes == then->size_bytes && now.written_s == then->written_s &&
+                   now.written_ns == then->written_ns
+               ? PS_OK
+               : ps_file_name_error(path, ps_fail(PS_IO, "is not the file any more that the model "
+                                                         "was opened from"));
+}
+
 ps_status ps_file_name_error(const char *path, ps_status status)
 {
     const size_t length = strlen(path);

@@ -18,6 +18,18 @@ PS_MUST_USE ps_status ps_file_map(const char *path, const char *wanted, const vo
                                   uint64_t *out_size_bytes);
 void ps_file_unmap(const void *bytes, uint64_t size_bytes); // NULL is allowed
 
+// Tells one state of a file from another, by what the system says of it.
+typedef struct ps_file_stamp {
+    uint64_t device, inode, size_bytes;
+    int64_t written_s, written_ns;
+} ps_file_stamp;
+
+// PS_IO: the file is not there any more, or may not be looked at. The message names it.
+PS_MUST_USE ps_status ps_file_stamp_get(const char *path, ps_file_stamp *out);
+
+// PS_IO: it is another file now, or has been written to.
+PS_MUST_USE ps_status ps_file_stamp_check(const char *path, const ps_file_stamp *then);
+
 // Puts "path: " before the message; of a very long path the end, so that the message keeps its
 // room.
 ps_status ps_file_name_error(const char *path, ps_status status);

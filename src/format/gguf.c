@@ -14,6 +14,9 @@
 #define ARENA_BYTES_MIN ((uint64_t)64 << 10)
 
 #define FINGERPRINT_TENSOR_BYTES ((uint64_t)4 << 10)
+// A page that is touched brings others of its block of so many bytes that are in memory: 16 of them
+// in general, and all where the page cache has a huge page there.
+#define FAULT_AROUND_BYTES ((uintptr_t)2 << 20)
 
 static ps_status parse(ps_gguf *file, ps_gguf **out)
 {
@@ -236,16 +239,32 @@ uint64_t ps_gguf_fingerprint(const ps_gguf *file)
                                         ? tensor->size_bytes
                                         : FINGERPRINT_TENSOR_BYTES;
         hash = ps_hash(tensor->data, head_bytes, hash);
+        ps_gguf_forget(file, tensor->data, head_bytes);
     }
     return hash;
 }
 
+// The mapping that holds the data: that of the file, or of one of its parts.
+static const ps_gguf *mapping_of(const ps_gguf *file, uintptr_t data)
+{
+    uint32_t p = 0;
+    while (p < file->part_count && data - (uintptr_t)file->parts[p]->bytes >=
+                                       file->parts[p]->held_bytes) { // one behind wraps around
+        p++;
+    }
+    return p < file->part_count ? file->parts[p] : file;
+}
+
 void ps_gguf_forget(const ps_gguf *file, const void *data, uint64_t size_bytes)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = ps_round_up((uintptr_t)data, page);
-    const uintptr_t end = ((uintptr_t)data + size_bytes) / page * page;
-    if (file->is_mapped && begin < end) {
+    const ps_gguf *of = mapping_of(file, (uintptr_t)data);
+    const uintptr_t first = (uintptr_t)of->bytes;
+    const uintptr_t last = ps_round_up(first + of->held_bytes, (uintptr_t)sysconf(_SC_PAGESIZE));
+    uintptr_t begin = (uintptr_t)data / FAULT_AROUND_BYTES * FAULT_AROUND_BYTES;
+    uintptr_t end = ps_round_up((uintptr_t)data + size_bytes, FAULT_AROUND_BYTES);
+    begin = begin < first ? first : begin;
+    end = end > last ? last : end;
+    if (of->is_mapped && size_bytes > 0 && begin < end) {
         (void)madvise((void *)begin, end - begin, MADV_DONTNEED); // a hint
     }
 }

@@ -175,9 +175,9 @@ PS_MUST_USE ps_status ps_gguf_describe(const ps_gguf *file, uint32_t index, ps_b
 // tensor. It never fails.
 uint64_t ps_gguf_fingerprint(const ps_gguf *file);
 
-// Lets the system take back the pages of the mapping that lie wholly in [data, data + size_bytes),
-// a part of a tensor's data: after copying, so that file and copy are not both in memory. They are
-// read again when touched.
+// Lets the system take back the pages of the mapping that [data, data + size_bytes), a part of a
+// tensor's data, touches, and those that it has mapped around them: after copying, so that file and
+// copy are not both in memory. They are read again when touched.
 void ps_gguf_forget(const ps_gguf *file, const void *data, uint64_t size_bytes);
 
 #endif

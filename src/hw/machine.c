@@ -176,10 +176,31 @@ uint32_t ps_machine_default_threads(uint32_t ranks)
     return threads < 1 || ranks > threads ? 1 : threads;
 }
 
-// Files that a cgroup keeps in memory: they count as used, but are given up before anything fails.
-static uint64_t cgroup_cache_bytes(const char *mount, const char *controller, const char *prefix)
+typedef struct memory_hierarchy {
+    const char *mount, *controller, *limit, *used;
+    const char *prefix; // of what memory.stat says of a cgroup with all below it
+} memory_hierarchy;
+
+// The number in a file of a cgroup; false where there is none: "max", or no such file.
+static bool read_bytes(const char *folder, const char *name, uint64_t *out)
 {
-    FILE *file = open_cgroup(mount, controller, "memory.stat");
+    char path[1200];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    const bool ok = fscanf(file, "%" SCNu64, out) == 1;
+    (void)fclose(file);
+    return ok;
+}
+
+// Files that a cgroup keeps in memory: they count as used, but are given up before anything fails.
+static uint64_t cgroup_cache_bytes(const char *folder, const char *prefix)
+{
+    char path[1200];
+    (void)snprintf(path, sizeof path, "%s/memory.stat", folder);
+    FILE *file = fopen(path, "re");
     const size_t skipped = strlen(prefix);
     uint64_t sum = 0;
     char line[256];
@@ -197,28 +218,43 @@ static uint64_t cgroup_cache_bytes(const char *mount, const char *controller, co
     return sum;
 }
 
-// What is left below a cgroup memory limit; UINT64_MAX for no limit.
+static uint64_t free_below(const memory_hierarchy *of, const char *inner)
+{
+    char folder[1100];
+    uint64_t limit = 0;
+    uint64_t used = 0;
+    (void)snprintf(folder, sizeof folder, "/sys/fs/cgroup%s%s", of->mount, inner);
+    if (!read_bytes(folder, of->limit, &limit) || !read_bytes(folder, of->used, &used)) {
+        return UINT64_MAX;
+    }
+    const uint64_t cache = cgroup_cache_bytes(folder, of->prefix);
+    const uint64_t kept = used > cache ? used - cache : 0;
+    return limit > kept ? limit - kept : 0;
+}
+
+// What is left below the limits of the process's cgroup and of those that it is in, up to the root,
+// which is all that is mounted in a container; UINT64_MAX for no limit.
 static uint64_t cgroup_free_bytes(void)
 {
-    char limit[128];
-    char used[128];
-    uint64_t cache_bytes = 0;
-    if (read_cgroup("", "", "memory.max", limit, sizeof limit) &&
-        read_cgroup("", "", "memory.current", used, sizeof used)) {
-        cache_bytes = cgroup_cache_bytes("", "", "");
-    } else if (read_cgroup("/memory", "memory", "memory.limit_in_bytes", limit, sizeof limit) &&
-               read_cgroup("/memory", "memory", "memory.usage_in_bytes", used, sizeof used)) {
-        cache_bytes = cgroup_cache_bytes("/memory", "memory", "total_");
-    } else {
-        return UINT64_MAX;
+    static const memory_hierarchy HIERARCHIES[] = {
+        {"", "", "memory.max", "memory.current", ""},
+        {"/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"}};
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < sizeof HIERARCHIES / sizeof HIERARCHIES[0]; i++) {
+        char inner[512];
+        if (!cgroup_path(HIERARCHIES[i].controller, inner, sizeof inner)) {
+            continue;
+        }
+        for (char *end = inner; end != NULL;) {
+            const uint64_t bytes = free_below(&HIERARCHIES[i], inner);
+            least = bytes < least ? bytes : least;
+            end = strrchr(inner, '/');
+            if (end != NULL) {
+                *end = '\0';
+            }
+        }
     }
-    const uint64_t limit_bytes = strtoull(limit, NULL, 10); // "max" reads as 0
-    const uint64_t used_bytes = strtoull(used, NULL, 10);
-    if (limit_bytes == 0) {
-        return UINT64_MAX;
-    }
-    const uint64_t kept_bytes = used_bytes > cache_bytes ? used_bytes - cache_bytes : 0;
-    return limit_bytes > kept_bytes ? limit_bytes - kept_bytes : 0;
+    return least;
 }
 
 uint64_t ps_machine_available_bytes(void)

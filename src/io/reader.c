@@ -208,15 +208,20 @@ void ps_reader_wait(ps_reader *reader, uint64_t count)
 
 ps_status ps_read_status(const ps_reader *reader, const ps_read *read)
 {
-    if (read->error == 0) {
+    const ps_reader_file *file = &reader->files[read->file];
+    const bool has_changed = read->error == 0 && ps_reader_file_has_changed(file);
+    if (read->error == 0 && !has_changed) {
         return PS_OK;
     }
-    const char *path = reader->files[read->file].path;
+    const char *path = file->path;
     const size_t length = strlen(path);
     path += length > PATH_BYTES_SHOWN ? length - PATH_BYTES_SHOWN : 0; // room for the reason
-    return ps_fail(PS_IO, "%s: %" PRIu64 " bytes at %" PRIu64 ": %s (tried twice)", path,
-                   read->size_bytes, read->offset_bytes,
-                   read->error == ENODATA ? "the file ends before them" : strerror(read->error));
+    return ps_fail(PS_IO, "%s: %" PRIu64 " bytes at %" PRIu64 ": %s%s", path, read->size_bytes,
+                   read->offset_bytes,
+                   has_changed              ? "the file has been written to since it was opened"
+                   : read->error == ENODATA ? "the file ends before them"
+                                            : strerror(read->error),
+                   has_changed ? "" : " (tried twice)");
 }
 
 // ---- readers ----

@@ -134,7 +134,7 @@ uint64_t ps_reader_done_count(const ps_reader *reader);
 void ps_reader_wait(ps_reader *reader, uint64_t count);
 
 // The answer of a read that is done, as a status with a message that names path, size and offset:
-// PS_OK, or PS_IO.
+// PS_OK, or PS_IO, also where the file has been written to since it was opened. A system call.
 PS_MUST_USE ps_status ps_read_status(const ps_reader *reader, const ps_read *read);
 
 void ps_reader_get_info(ps_reader *reader, ps_reader_info *out);

@@ -33,6 +33,7 @@ static ps_status set_up(const char *path, bool is_buffered, ps_reader_file *file
     if (!S_ISREG(stat.st_mode)) {
         return ps_fail(PS_INVALID, "is no regular file");
     }
+    file->written = stat.st_mtim;
     file->is_direct = !is_buffered && try_direct(file->descriptor);
     if (!file->is_direct && !is_buffered) {
         ps_log(PS_LOG_INFO, "%s: no O_DIRECT (%s): it is read through the page cache", path,
@@ -60,6 +61,13 @@ ps_status ps_reader_file_open(const char *path, bool is_buffered, ps_reader_file
     }
     *out = file;
     return PS_OK;
+}
+
+bool ps_reader_file_has_changed(const ps_reader_file *file)
+{
+    struct stat stat;
+    return fstat(file->descriptor, &stat) != 0 || stat.st_mtim.tv_sec != file->written.tv_sec ||
+           stat.st_mtim.tv_nsec != file->written.tv_nsec;
 }
 
 void ps_reader_file_close(ps_reader_file *file)

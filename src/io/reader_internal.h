@@ -30,7 +30,8 @@ typedef struct ps_reader_file {
     char *path;
     int descriptor;
     bool is_direct;
-    bool is_registered; // with io_uring, under the file's number
+    bool is_registered;      // with io_uring, under the file's number
+    struct timespec written; // last, when it was opened
 } ps_reader_file;
 
 // How long at least one of some things was there.
@@ -69,6 +70,9 @@ typedef struct ps_read_part {
 // Opens path into *out, without the way's part. Statuses of ps_reader_open.
 ps_status ps_reader_file_open(const char *path, bool is_buffered, ps_reader_file *out);
 void ps_reader_file_close(ps_reader_file *file);
+
+// Whether somebody has written to it, or cut it, since it was opened.
+bool ps_reader_file_has_changed(const ps_reader_file *file);
 
 // The read to start next, or NULL. Under the lock.
 ps_read *ps_reader_take(ps_reader *reader);

@@ -198,7 +198,7 @@ static void test_bytes(void **state)
     ps_gen gen = ps_gen_start();
     for (uint32_t round = 0; round < 12; round++) {
         fixture *f = new_fixture(state, round % 2 == 1, 0);
-        const uint64_t floor = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+        const uint64_t floor = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
         f->options.budget_bytes = floor + floor * (round / 2) / 2;
         f->files.reader.way = round % 4 < 2 ? PS_READ_AUTO : PS_READ_POOL;
         f->files.reader.is_buffered = round % 3 == 0;
@@ -233,7 +233,7 @@ static void test_bytes(void **state)
 static void test_prompts_leave_what_decoding_keeps(void **state)
 {
     fixture *f = new_fixture(state, false, 0);
-    f->options.budget_bytes = 3 * ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    f->options.budget_bytes = 3 * ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
     ps_expert_store *store = create(f);
     ps_expert_store_info before;
     ps_expert_store_info after;
@@ -300,7 +300,7 @@ static void test_faults(void **state)
 {
     fixture *f = new_fixture(state, false, 0);
     const ps_expert_want wants[] = {{3, 1, 1}, {7, 2, 2}, {20, 1, 0}};
-    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    f->options.budget_bytes = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
     if (f->tier == SIM) {
         fail_while_loading(f);
     }
@@ -327,7 +327,7 @@ static void test_damage(void **state)
         checksums[e] = ps_hash(bytes, SIZE, 0) + (e == 7);
     }
     f->layers[0].checksums = checksums;
-    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    f->options.budget_bytes = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
     ps_expert_store *store = create(f);
     const ps_expert_want wants[] = {{3, 1, 1}, {20, 1, 1}, {7, 2, 2}};
     for (uint32_t i = 0; i < 3; i++) {
@@ -346,7 +346,7 @@ static void test_damage(void **state)
 static void test_slow_guesses_leave_again(void **state)
 {
     fixture *f = new_fixture(state, false, 0);
-    const uint64_t floor = ps_expert_store_floor(f->layers, LAYERS, TOP_K);
+    const uint64_t floor = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
     uint32_t hot[LAYERS];
     for (uint32_t l = 0; l < LAYERS; l++) {
         hot[l] = l * EXPERTS;
@@ -378,7 +378,7 @@ static void test_floor(void **state)
 {
     fixture *f = new_fixture(state, true, 0);
     ps_expert_store *store = NULL;
-    f->options.budget_bytes = ps_expert_store_floor(f->layers, LAYERS, TOP_K) - 1;
+    f->options.budget_bytes = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0) - 1;
     assert_int_equal(PS_INVALID, try_create(f, &store));
     assert_non_null(strstr(ps_error_message(), "would be right"));
     f->options.budget_bytes++;
@@ -398,6 +398,37 @@ static void test_floor(void **state)
     free_fixture(f);
 }
 
+// A hot set fits into what it is said to take, and not into less.
+static void test_hot_set_takes(void **state)
+{
+    ps_gen gen = ps_gen_start();
+    for (int round = 0; round < 40; round++) {
+        fixture *f = new_fixture(state, round % 2 == 0, 0);
+        uint32_t hot[LAYERS * EXPERTS];
+        uint32_t count = 0;
+        for (uint32_t key = 0; key < LAYERS * EXPERTS; key++) {
+            if (ps_gen_range(&gen, 0, 9) <= round % 6) {
+                hot[count++] = key;
+            }
+        }
+        f->options.hot = hot;
+        f->options.hot_count = count;
+        f->options.policy = PS_EXPERTS_HOTSET;
+        const uint64_t floor = ps_expert_store_least(f->layers, LAYERS, TOP_K, NULL, 0);
+        const uint64_t least = ps_expert_store_least(f->layers, LAYERS, TOP_K, hot, count);
+        assert_true(count == 0 ? least == floor : least > floor);
+        f->options.budget_bytes = least;
+        ps_expert_store_destroy(create(f));
+        ps_expert_store *store = NULL;
+        f->options.budget_bytes = least - 2;
+        assert_int_equal(PS_INVALID, try_create(f, &store));
+        f->options.hot_cut = true; // unless there is no room for what comes and goes
+        assert_int_equal(count == 0 ? PS_INVALID : PS_OK, try_create(f, &store));
+        ps_expert_store_destroy(store);
+        free_fixture(f);
+    }
+}
+
 int main(void)
 {
     static tier_kind kinds[TIER_COUNT] = {DISK, SIM};
@@ -408,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_hot_set_takes),
     };
     int failed = 0;
     for (uint32_t kind = 0; kind < TIER_COUNT; kind++) {

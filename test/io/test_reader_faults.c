@@ -190,6 +190,29 @@ static void test_shrunk_file(void **state)
     }
 }
 
+// Bytes that were written behind an open file are no answer, though they have been read.
+static void test_written_file(void **state)
+{
+    made_file file = make_file(NULL, FILE_BYTES);
+    ps_reader *reader = make_reader(&(ps_reader_options){.way = way_of(state)});
+    piece p;
+    piece_init(&p, open_file(reader, file.path), PIECE_OFFSET_BYTES, PIECE_BYTES);
+    ps_reader_submit(reader, &p.read);
+    wait_for(reader, 1);
+    assert_int_equal(PS_OK, ps_read_status(reader, &p.read));
+    (void)usleep(20000); // a tick of the clock of files
+    assert_int_equal(1, pwrite(file.descriptor, "", 1, PIECE_OFFSET_BYTES + 5));
+    ps_reader_submit(reader, &p.read);
+    wait_for(reader, 2);
+    assert_int_equal(PS_IO, ps_read_status(reader, &p.read));
+    assert_non_null(strstr(ps_error_message(), file.path));
+    assert_non_null(strstr(ps_error_message(), ": 100000 bytes at 12345: the file has been written "
+                                               "to since it was opened"));
+    ps_reader_destroy(reader);
+    piece_deinit(&p);
+    remove_file(&file);
+}
+
 // The reason is told however long the path is.
 static void test_long_path(void **state)
 {
@@ -220,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {BOTH_WAYS(test_short_reads),   BOTH_WAYS(test_failure_once),
                                        BOTH_WAYS(test_failure_twice), BOTH_WAYS(test_never_a_block),
-                                       BOTH_WAYS(test_shrunk_file),   BOTH_WAYS(test_long_path)};
+                                       BOTH_WAYS(test_shrunk_file),   BOTH_WAYS(test_long_path),
+                                       BOTH_WAYS(test_written_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
