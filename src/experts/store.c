@@ -146,7 +146,7 @@ uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_cou
     size_class *classes = calloc(layer_count, sizeof *classes);
     uint64_t bytes = 0;
     uint64_t above_bytes = 0;
-    double part = 0; // above the floor every class gets the same part
+    double part = 0; // every class gets the same of what is above the floor; 2: rounding
     const uint32_t count = classes == NULL ? 0 : find_classes(layers, layer_count, top_k, classes);
     for (uint32_t c = 0; c < count; c++) {
         const uint32_t rest = classes[c].key_count - classes[c].floor;
@@ -161,8 +161,7 @@ uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_cou
         above_bytes += rest * classes[c].slot_bytes;
     }
     free(classes);
-    // A byte more than the product, since dividing by the same later may lose a little.
-    return bytes + (part > 0 ? (uint64_t)(part * (double)above_bytes) + 1 : 0);
+    return bytes + (part > 0 ? (uint64_t)(part * (double)above_bytes) + 2 : 0);
 }
 
 // Every class gets its floor, and of what is left a share by its bytes.
@@ -257,13 +256,16 @@ static ps_status make_policy(ps_expert_store *store, const ps_expert_store_optio
                        (double)(room * size->slot_bytes) / (1 << 20), size->floor);
     }
     count = count < room ? count : room;
-    return ps_expert_policy_create(&(ps_expert_policy_options){.kind = options->policy,
-                                                               .keys = size->key_count,
-                                                               .slots = size->slot_count,
-                                                               .floor = size->floor,
-                                                               .hot = hot,
-                                                               .hot_count = count},
-                                   &size->policy);
+    const bool is_plain = options->policy == PS_EXPERTS_HOTSET && count == 0 &&
+                          options->hot_count > 0; // what is hot is of other sizes
+    return ps_expert_policy_create(
+        &(ps_expert_policy_options){.kind = is_plain ? PS_EXPERTS_LRU : options->policy,
+                                    .keys = size->key_count,
+                                    .slots = size->slot_count,
+                                    .floor = size->floor,
+                                    .hot = hot,
+                                    .hot_count = count},
+        &size->policy);
 }
 
 static ps_status open_files(ps_expert_store *store, const ps_expert_store_options *options)
