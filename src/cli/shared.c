@@ -118,12 +118,41 @@ ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out)
     return PS_OK;
 }
 
+// What would change nothing is refused.
+static ps_status check_expert_options(const ps_cli_options *options)
+{
+    const ps_expert_policy_kind policy = (ps_expert_policy_kind)options->expert_policy;
+    const char *name = ps_expert_policy_name(policy);
+    if (options->memory_bytes == 0 && options->memory_share == 0 && options->expert_bytes == 0 &&
+        policy != PS_EXPERTS_AUTO) {
+        return ps_fail(PS_INVALID,
+                       "--expert-policy %s without a limit of memory, where all experts are kept; "
+                       "--memory SIZE beside it would be right",
+                       name);
+    }
+    if (options->hot_set == NULL && (options->hot_experts > 0 || options->hot_cut)) {
+        return ps_fail(PS_INVALID, "%s without a set; --hot-set FILE beside it would be right",
+                       options->hot_cut ? "--hot-cut" : "--hot-experts");
+    }
+    if (options->hot_set == NULL && policy == PS_EXPERTS_HOTSET) {
+        return ps_fail(PS_INVALID, "--expert-policy hotset without a set; --hot-set FILE beside it "
+                                   "would be right");
+    }
+    return options->hot_set != NULL && (policy == PS_EXPERTS_LRU || policy == PS_EXPERTS_LFU)
+               ? ps_fail(PS_INVALID,
+                         "--hot-set with --expert-policy %s, which takes no set; auto, "
+                         "heat or hotset would be right",
+                         name)
+               : PS_OK;
+}
+
 ps_status ps_cli_model_open(const ps_cli_options *options, uint32_t threads,
                             const ps_session_options *session, ps_model **out)
 {
     uint64_t memory_bytes;
     PS_TRY(ps_cli_model_check(options));
     PS_TRY(ps_cli_memory_given(options, &memory_bytes));
+    PS_TRY(check_expert_options(options));
     const uint32_t cpus = ps_machine_default_threads(1);
     if (options->started == NULL && threads > cpus) { // ranks look at all of them together
         ps_log(PS_LOG_WARNING,

@@ -112,6 +112,9 @@ static ps_status plan_memory(ps_model *model, const ps_model_options *options,
                                    .hot = model->hot,
                                    .hot_count = model->hot_cut ? 0 : model->hot_count};
     PS_TRY(ps_memory_plan(model->config, model->file, &model->machine, &given, &split));
+    if (options->expert_bytes > 0 && split.expert_layers == 0) {
+        return ps_fail(PS_INVALID, "memory for experts, and the model has none");
+    }
     model->memory_bytes = options->memory_bytes;
     model->expert_bytes = options->expert_bytes;
     model->expert_policy = options->expert_policy;

@@ -117,8 +117,8 @@ PS_MUST_USE ps_status ps_exec_prepare(ps_exec *exec);
 // Gives the executor, for its plans, what keeps the weights without data. Takes the store.
 void ps_exec_take_experts(ps_exec *exec, ps_expert_store *store);
 
-// Adds bytes to an account, which has to outlive the executor; they leave it when that is destroyed.
-// Once an executor.
+// Adds bytes to an account, which has to outlive the executor; they leave it when that is
+// destroyed. Once an executor.
 void ps_exec_charge(ps_exec *exec, _Atomic uint64_t *account, uint64_t bytes);
 const ps_expert_store *ps_exec_experts(const ps_exec *exec); // NULL: none
 

@@ -13,390 +13,32 @@
 //      free again behind their wave: prompts do not push out what decoding keeps.
 //   5. The calling thread owns all of it but reads_left and the reads themselves, which are the
 //      tier's from submit to done; reads_left is counted down with release.
-#include "experts/store.h"
+#define NO_SLOT UINT32_MAX
+#define WEIGHT_ALIGN_BYTES ((uint64_t)64)
+#include "experts/store_internal.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "base/memory.h"
-#include "experts/trial.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_SLOT UINT32_MAX
-#define WEIGHT_ALIGN_BYTES ((uint64_t)64)
-
-typedef struct slot {
-    uint32_t key; // of its class; PS_NO_KEY: free
-    char *memory;
-    bool is_raw;       // as in the file; packed by whoever is given it first
-    bool is_wanted;    // by the call at hand, and not given out yet
-    bool is_given;     // in the wave at hand
-    bool is_transient; // free behind its wave
-    bool is_guess;     // read for what is expected, and not wanted yet
-    bool is_checked;   // its reads have succeeded
-    _Atomic uint32_t reads_left;
-    ps_read reads[PS_EXPERT_PARTS_MAX];
-} slot;
-
-typedef struct size_class {
-    uint64_t slot_bytes;
-    uint32_t key_count, slot_count, floor;
-    slot *slots;       // [slot_count]
-    char *memory;      // [slot_count] of slot_bytes
-    slot **free_slots; // [free_count]
-    slot **slot_of;    // [key_count] NULL: cold
-    bool *is_hot;      // [key_count] in the hot set
-    uint32_t free_count, transient_count;
-    ps_expert_policy *policy;
-} size_class;
-
-typedef struct place {
-    ps_expert_layer is;
-    bool *is_verified; // [experts]; NULL: there are no checksums
-    size_class *size;
-    uint32_t first_key;                        // of expert 0, among those of its class
-    uint64_t part_offset[PS_EXPERT_PARTS_MAX]; // in a slot
-} place;
-
-// What is expected of a layer that has not been called yet: a set is filled while that of the layer
-// before has not been judged.
-typedef struct guess_set {
-    place *of;         // NULL: none, or judged
-    uint32_t *experts; // [count]
-    bool *is_guessed;  // [experts of the layer]
-    uint32_t count, started;
-} guess_set;
-
-struct ps_expert_store {
-    ps_arena arena;
-    ps_tier *tier;
-    place *layers;
-    uint32_t layer_count;
-    size_class *classes;
-    uint32_t class_count;
-    // The call at hand.
-    place *of;
-    ps_expert_want *wants; // [experts of a layer] in the order of the call;
-    bool *is_done;         //   those that have been given out
-    uint32_t want_count;
-    uint32_t started; //   those before have, or had, slots
-    slot **wave;      // [experts of a layer]
-    uint32_t *wave_experts;
-    bool *wave_raw;
-    uint32_t wave_count;
-    guess_set guesses[2]; // of the next layer, and of this one
-    uint32_t guessing;    // the set that is being filled, or was last
-    ps_trial trial;
-    uint64_t step_ns; // when the last step ended
-    ps_expert_store_info info;
-};
-
-// ---- sizes
-
-// In a slot. What is packed there was read there: behind its start by a part of a page.
-static uint64_t part_bytes(const ps_expert_layer *is, uint32_t part)
-{
-    const ps_expert_part *of = &is->parts[part];
-    const uint64_t bytes = of->packed_bytes > of->size_bytes ? of->packed_bytes : of->size_bytes;
-    return ps_round_up(bytes, PS_READ_ALIGN_BYTES) + (is->part_count > 1 ? PS_READ_ALIGN_BYTES : 0);
-}
-
-static uint64_t slot_bytes(const ps_expert_layer *is)
-{
-    uint64_t bytes = 0;
-    for (uint32_t p = 0; p < is->part_count; p++) {
-        bytes += part_bytes(is, p);
-    }
-    return bytes;
-}
-
-// Classes by the bytes of a slot, in order of first appearance; out [layer_count] at most.
-static uint32_t find_classes(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k,
-                             size_class *out)
-{
-    uint32_t count = 0;
-    for (uint32_t l = 0; l < layer_count; l++) {
-        const uint64_t bytes = slot_bytes(&layers[l]);
-        uint32_t c = 0;
-        while (c < count && out[c].slot_bytes != bytes) {
-            c++;
-        }
-        if (c == count) {
-            out[count++] = (size_class){.slot_bytes = bytes};
-        }
-        out[c].key_count += layers[l].experts;
-    }
-    for (uint32_t c = 0; c < count; c++) {
-        out[c].floor = 2 * top_k < out[c].key_count ? 2 * top_k : out[c].key_count;
-    }
-    return count;
-}
-
-// The layer of a key that is numbered through all layers; *key becomes the expert of it.
-static uint32_t layer_of(const ps_expert_layer *layers, uint32_t layer_count, uint32_t *key)
-{
-    uint32_t l = 0;
-    while (l < layer_count && *key >= layers[l].experts) {
-        *key -= layers[l++].experts;
-    }
-    return l;
-}
-
-uint64_t ps_expert_store_least(const ps_expert_layer *layers, uint32_t layer_count, uint32_t top_k,
-                               const uint32_t *hot, uint32_t hot_count)
-{
-    size_class *classes = calloc(layer_count, sizeof *classes);
-    uint64_t bytes = 0;
-    uint64_t above_bytes = 0;
-    double part = 0; // above the floor every class gets the same part
-    const uint32_t count = classes == NULL ? 0 : find_classes(layers, layer_count, top_k, classes);
-    for (uint32_t c = 0; c < count; c++) {
-        const uint32_t rest = classes[c].key_count - classes[c].floor;
-        uint32_t wanted = 0;
-        for (uint32_t i = 0; i < hot_count; i++) {
-            uint32_t key = hot[i];
-            const uint32_t l = layer_of(layers, layer_count, &key);
-            wanted += l < layer_count && slot_bytes(&layers[l]) == classes[c].slot_bytes;
-        }
-        part = rest > 0 && wanted > part * rest ? (double)wanted / rest : part;
-        bytes += classes[c].floor * classes[c].slot_bytes;
-        above_bytes += rest * classes[c].slot_bytes;
-    }
-    free(classes);
-    // A byte more than the product, since dividing by the same later may lose a little.
-    return bytes + (part > 0 ? (uint64_t)(part * (double)above_bytes) + 1 : 0);
-}
-
-// Every class gets its floor, and of what is left a share by its bytes.
-static ps_status share_budget(ps_expert_store *store, uint64_t budget_bytes)
-{
-    uint64_t floor_bytes = 0;
-    uint64_t above_bytes = 0;
-    for (uint32_t c = 0; c < store->class_count; c++) {
-        const size_class *size = &store->classes[c];
-        floor_bytes += size->floor * size->slot_bytes;
-        above_bytes += (size->key_count - size->floor) * size->slot_bytes;
-    }
-    if (budget_bytes < floor_bytes) {
-        return ps_fail(PS_INVALID,
-                       "%.1f MiB for experts, %.1f MiB would be right: twice those that one token "
-                       "takes in a layer",
-                       (double)budget_bytes / (1 << 20), (double)floor_bytes / (1 << 20));
-    }
-    const double part = above_bytes == 0
-                            ? 0
-                            : (double)(budget_bytes - floor_bytes) / (double)above_bytes;
-    for (uint32_t c = 0; c < store->class_count; c++) {
-        size_class *size = &store->classes[c];
-        const uint32_t rest = size->key_count - size->floor;
-        size->slot_count = size->floor + (part >= 1 ? rest : (uint32_t)(part * rest));
-        store->info.slots += size->slot_count;
-        store->info.slot_bytes += size->slot_count * size->slot_bytes;
-    }
-    return PS_OK;
-}
-
-// ---- creation
-
-// Keys of a class are numbered through its layers.
-static void place_layers(ps_expert_store *store, const ps_expert_layer *layers)
-{
-    for (uint32_t c = 0; c < store->class_count; c++) {
-        uint32_t keys = 0;
-        for (uint32_t l = 0; l < store->layer_count; l++) {
-            if (slot_bytes(&layers[l]) == store->classes[c].slot_bytes) {
-                place *to = &store->layers[l];
-                *to = (place){.is = layers[l], .size = &store->classes[c], .first_key = keys};
-                for (uint32_t p = 1; p < to->is.part_count; p++) {
-                    to->part_offset[p] = to->part_offset[p - 1] + part_bytes(&to->is, p - 1);
-                }
-                keys += to->is.experts;
-            }
-        }
-    }
-}
-
-static ps_status make_slots(ps_expert_store *store, size_class *size, char *memory)
-{
-    size->memory = memory;
-    size->slots = PS_ARENA_NEW(&store->arena, slot, size->slot_count);
-    size->free_slots = PS_ARENA_NEW(&store->arena, slot *, size->slot_count);
-    size->slot_of = PS_ARENA_NEW(&store->arena, slot *, size->key_count);
-    size->is_hot = PS_ARENA_NEW(&store->arena, bool, size->key_count);
-    if (size->slots == NULL || size->free_slots == NULL || size->slot_of == NULL ||
-        size->is_hot == NULL) {
-        return PS_NO_MEMORY;
-    }
-    for (uint32_t i = size->slot_count; i-- > 0;) {
-        size->slots[i].key = PS_NO_KEY;
-        size->slots[i].memory = memory + i * size->slot_bytes;
-        size->free_slots[size->free_count++] = &size->slots[i];
-    }
-    return PS_OK;
-}
-
-// Of each layer of a class; 0: they differ.
-static uint32_t experts_of(const ps_expert_store *store, const size_class *size)
-{
-    uint32_t experts = 0;
-    for (uint32_t l = 0; l < store->layer_count; l++) {
-        const place *of = &store->layers[l];
-        if (of->size == size && experts > 0 && experts != of->is.experts) {
-            return 0;
-        }
-        experts = of->size == size ? of->is.experts : experts;
-    }
-    return experts;
-}
-
-// The hot keys of a class, from those of all layers.
-static ps_status make_policy(ps_expert_store *store, const ps_expert_store_options *options,
-                             size_class *size)
-{
-    uint32_t *hot = PS_ARENA_NEW(&store->arena, uint32_t, options->hot_count);
-    uint32_t count = 0;
-    if (hot == NULL) {
-        return PS_NO_MEMORY;
-    }
-    for (uint32_t i = 0; i < options->hot_count; i++) {
-        uint32_t key = options->hot[i];
-        const uint32_t l = layer_of(options->layers, options->layer_count, &key);
-        if (l < store->layer_count && store->layers[l].size == size) {
-            hot[count++] = store->layers[l].first_key + key;
-        }
-    }
-    const uint32_t room = size->slot_count - size->floor;
-    if (count > room && !options->hot_cut) {
-        return ps_fail(PS_INVALID,
-                       "the hot set: %u experts of %.1f MiB, and there is room for %u, %.1f MiB, "
-                       "beside the %u that come and go; a smaller set (--hot-experts, or --hot-cut "
-                       "for as many as fit), more memory or a shorter context would be right",
-                       count, (double)(count * size->slot_bytes) / (1 << 20), room,
-                       (double)(room * size->slot_bytes) / (1 << 20), size->floor);
-    }
-    count = count < room ? count : room;
-    for (uint32_t i = 0; i < count; i++) {
-        size->is_hot[hot[i]] = true;
-    }
-    return ps_expert_policy_create(&(ps_expert_policy_options){.kind = options->policy,
-                                                               .keys = size->key_count,
-                                                               .slots = size->slot_count,
-                                                               .floor = size->floor,
-                                                               .experts = experts_of(store, size),
-                                                               .hot = hot,
-                                                               .hot_count = count},
-                                   &size->policy);
-}
-
-static ps_status make_call(ps_expert_store *store)
-{
-    uint32_t experts = 0;
-    for (uint32_t l = 0; l < store->layer_count; l++) {
-        experts = store->layers[l].is.experts > experts ? store->layers[l].is.experts : experts;
-        store->info.experts += store->layers[l].is.experts;
-    }
-    store->wants = PS_ARENA_NEW(&store->arena, ps_expert_want, experts);
-    store->is_done = PS_ARENA_NEW(&store->arena, bool, experts);
-    for (uint32_t i = 0; i < 2; i++) {
-        store->guesses[i].experts = PS_ARENA_NEW(&store->arena, uint32_t, experts);
-        store->guesses[i].is_guessed = PS_ARENA_NEW(&store->arena, bool, experts);
-        if (store->guesses[i].experts == NULL || store->guesses[i].is_guessed == NULL) {
-            return PS_NO_MEMORY;
-        }
-    }
-    store->wave = PS_ARENA_NEW(&store->arena, slot *, experts);
-    store->wave_experts = PS_ARENA_NEW(&store->arena, uint32_t, experts);
-    store->wave_raw = PS_ARENA_NEW(&store->arena, bool, experts);
-    ps_trial_init(&store->trial);
-    return store->wants == NULL || store->is_done == NULL || store->wave == NULL ||
-                   store->wave_experts == NULL || store->wave_raw == NULL
-               ? PS_NO_MEMORY
-               : PS_OK;
-}
-
-static ps_status create(ps_expert_store *store, const ps_expert_store_options *options)
-{
-    for (uint32_t l = 0; l < options->layer_count; l++) { // one piece is used where it is read
-        const ps_expert_part *part = &options->layers[l].parts[0];
-        ps_assert(options->layers[l].part_count > 1 ||
-                  (part->offset_bytes | part->stride_bytes) % PS_READ_ALIGN_BYTES == 0);
-    }
-    store->layer_count = options->layer_count;
-    store->layers = PS_ARENA_NEW(&store->arena, place, options->layer_count);
-    store->classes = PS_ARENA_NEW(&store->arena, size_class, options->layer_count);
-    if (store->layers == NULL || store->classes == NULL) {
-        return PS_NO_MEMORY;
-    }
-    store->class_count = find_classes(options->layers, options->layer_count, options->top_k,
-                                      store->classes);
-    PS_TRY(share_budget(store, options->budget_bytes));
-    PS_TRY(store->tier->is->open(store->tier, store->info.slot_bytes));
-    char *memory = store->tier->memory;
-    place_layers(store, options->layers);
-    for (uint32_t l = 0; l < store->layer_count; l++) {
-        place *of = &store->layers[l];
-        if (of->is.checksums != NULL) {
-            of->is_verified = PS_ARENA_NEW(&store->arena, bool, of->is.experts);
-            PS_TRY(of->is_verified == NULL ? PS_NO_MEMORY : PS_OK);
-        }
-    }
-    for (uint32_t c = 0; c < store->class_count; c++) {
-        PS_TRY(make_slots(store, &store->classes[c], memory));
-        PS_TRY(make_policy(store, options, &store->classes[c]));
-        memory += store->classes[c].slot_count * store->classes[c].slot_bytes;
-    }
-    store->info.budget_bytes = options->budget_bytes;
-    return make_call(store);
-}
-
-ps_status ps_expert_store_create(const ps_expert_store_options *options, ps_expert_store **out)
-{
-    ps_expert_store *store = calloc(1, sizeof *store);
-    if (store == NULL) {
-        options->tier->is->destroy(options->tier);
-        return ps_fail(PS_NO_MEMORY, "no memory for an expert store");
-    }
-    store->tier = options->tier;
-    ps_arena_init(&store->arena, (size_t)1 << 30);
-    const ps_status status = create(store, options);
-    if (status != PS_OK) {
-        ps_expert_store_destroy(store);
-        return status;
-    }
-    *out = store;
-    return PS_OK;
-}
-
-void ps_expert_store_destroy(ps_expert_store *store)
-{
-    if (store == NULL) {
-        return;
-    }
-    store->tier->is->destroy(store->tier); // nothing is written to slots any more
-    for (uint32_t c = 0; c < store->class_count; c++) {
-        ps_expert_policy_destroy(store->classes[c].policy);
-    }
-    ps_arena_deinit(&store->arena);
-    free(store);
-}
-
 // ---- slots
 
-static bool is_loading(const slot *s)
+static bool is_loading(const ps_expert_slot *s)
 {
     return atomic_load_explicit(&s->reads_left, memory_order_acquire) > 0;
 }
 
 static bool is_busy(void *context, uint32_t key)
 {
-    const size_class *size = context;
-    const slot *s = size->slot_of[key];
+    const ps_size_class *size = context;
+    const ps_expert_slot *s = size->slot_of[key];
     return s->is_wanted || s->is_given || is_loading(s);
 }
 
-static void free_slot(size_class *size, slot *s)
+static void free_slot(ps_size_class *size, ps_expert_slot *s)
 {
     size->slot_of[s->key] = NULL;
     if (s->is_transient) {
@@ -410,7 +52,7 @@ static void free_slot(size_class *size, slot *s)
 }
 
 // A slot for a key that has none; NULL: none can be had now.
-static slot *take_slot(size_class *size, uint32_t key, bool is_for_prompt)
+static ps_expert_slot *take_slot(ps_size_class *size, uint32_t key, bool is_for_prompt)
 {
     const bool is_transient = is_for_prompt && size->free_count <= size->floor;
     if (is_transient && size->transient_count == size->floor) {
@@ -423,7 +65,7 @@ static slot *take_slot(size_class *size, uint32_t key, bool is_for_prompt)
         }
         free_slot(size, size->slot_of[victim]);
     }
-    slot *s = size->free_slots[--size->free_count];
+    ps_expert_slot *s = size->free_slots[--size->free_count];
     s->key = key;
     s->is_transient = is_transient;
     size->slot_of[key] = s;
@@ -437,12 +79,12 @@ static slot *take_slot(size_class *size, uint32_t key, bool is_for_prompt)
 
 static void count_down(ps_read *read)
 {
-    slot *s = read->context;
+    ps_expert_slot *s = read->context;
     atomic_fetch_sub_explicit(&s->reads_left, 1, memory_order_release);
 }
 
-static void read_expert(ps_expert_store *store, const place *of, uint32_t expert, slot *s,
-                        bool is_guess)
+static void read_expert(ps_expert_store *store, const ps_expert_place *of, uint32_t expert,
+                        ps_expert_slot *s, bool is_guess)
 {
     s->is_guess = is_guess;
     s->is_checked = false;
@@ -461,7 +103,7 @@ static void read_expert(ps_expert_store *store, const place *of, uint32_t expert
     }
 }
 
-static bool has_failed(const place *of, const slot *s)
+static bool has_failed(const ps_expert_place *of, const ps_expert_slot *s)
 {
     bool failed = false;
     for (uint32_t p = 0; p < of->is.part_count; p++) {
@@ -471,7 +113,7 @@ static bool has_failed(const place *of, const slot *s)
 }
 
 // Once an expert: what the disk gives may have been damaged long ago.
-static ps_status verify_slot(const place *of, slot *s)
+static ps_status verify_slot(const ps_expert_place *of, ps_expert_slot *s)
 {
     const uint32_t expert = s->key - of->first_key;
     if (of->is_verified == NULL || of->is_verified[expert]) {
@@ -490,7 +132,7 @@ static ps_status verify_slot(const place *of, slot *s)
 }
 
 // What could not be read leaves its slot.
-static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
+static ps_status check_slot(ps_expert_store *store, const ps_expert_place *of, ps_expert_slot *s)
 {
     for (uint32_t p = 0; p < of->is.part_count && !s->is_checked; p++) {
         const ps_status status = store->tier->is->read_status(store->tier, &s->reads[p]);
@@ -508,14 +150,14 @@ static ps_status check_slot(ps_expert_store *store, const place *of, slot *s)
 
 static void start_reads(ps_expert_store *store)
 {
-    const place *of = store->of;
+    const ps_expert_place *of = store->of;
     for (; store->started < store->want_count; store->started++) {
         const ps_expert_want *want = &store->wants[store->started];
         const uint32_t key = of->first_key + want->expert;
         if (store->is_done[store->started] || of->size->slot_of[key] != NULL) {
             continue;
         }
-        slot *s = take_slot(of->size, key, want->decode_rows == 0);
+        ps_expert_slot *s = take_slot(of->size, key, want->decode_rows == 0);
         if (s == NULL) {
             return;
         }
@@ -529,14 +171,14 @@ static void start_reads(ps_expert_store *store)
 
 void ps_expert_store_expect(ps_expert_store *store, uint32_t layer, uint32_t expert)
 {
-    place *next = &store->layers[layer];
+    ps_expert_place *next = &store->layers[layer];
     if (store->guesses[store->guessing].of != next) {
         store->guessing = 1 - store->guessing;
-        guess_set *set = &store->guesses[store->guessing];
+        ps_guess_set *set = &store->guesses[store->guessing];
         memset(set->is_guessed, 0, next->is.experts * sizeof *set->is_guessed);
-        *set = (guess_set){.of = next, .experts = set->experts, .is_guessed = set->is_guessed};
+        *set = (ps_guess_set){.of = next, .experts = set->experts, .is_guessed = set->is_guessed};
     }
-    guess_set *set = &store->guesses[store->guessing];
+    ps_guess_set *set = &store->guesses[store->guessing];
     if (!set->is_guessed[expert]) {
         set->is_guessed[expert] = true;
         set->experts[set->count++] = expert;
@@ -546,8 +188,8 @@ void ps_expert_store_expect(ps_expert_store *store, uint32_t layer, uint32_t exp
 // Behind all that is wanted. Half of the floor is never more than the call at hand leaves.
 static void read_guesses(ps_expert_store *store)
 {
-    guess_set *set = &store->guesses[store->guessing];
-    const place *next = set->of;
+    ps_guess_set *set = &store->guesses[store->guessing];
+    const ps_expert_place *next = set->of;
     if (next == NULL || next == store->of || !store->trial.is_on ||
         store->started < store->want_count) {
         return;
@@ -555,7 +197,8 @@ static void read_guesses(ps_expert_store *store)
     for (; set->started < set->count && set->started < next->size->floor / 2; set->started++) {
         const uint32_t expert = set->experts[set->started];
         const uint32_t key = next->first_key + expert;
-        slot *s = next->size->slot_of[key] == NULL ? take_slot(next->size, key, false) : NULL;
+        ps_expert_slot *s = next->size->slot_of[key] == NULL ? take_slot(next->size, key, false)
+                                                             : NULL;
         if (s != NULL) {
             read_expert(store, next, expert, s, true);
             store->info.guessed++;
@@ -564,7 +207,7 @@ static void read_guesses(ps_expert_store *store)
 }
 
 // A slot that was read for a guess is wanted: what has not been started goes before other guesses.
-static void take_guess(ps_expert_store *store, slot *s, uint32_t parts)
+static void take_guess(ps_expert_store *store, ps_expert_slot *s, uint32_t parts)
 {
     store->info.guessed_right++;
     s->is_guess = false;
@@ -577,7 +220,7 @@ static void take_guess(ps_expert_store *store, slot *s, uint32_t parts)
 static void judge_guesses(ps_expert_store *store)
 {
     for (uint32_t g = 0; g < 2; g++) {
-        guess_set *set = &store->guesses[g];
+        ps_guess_set *set = &store->guesses[g];
         if (set->of != store->of) {
             continue;
         }
@@ -594,7 +237,7 @@ void ps_expert_store_begin(ps_expert_store *store, uint32_t layer, const ps_expe
                            uint32_t count)
 {
     store->of = &store->layers[layer];
-    const size_class *size = store->of->size;
+    const ps_size_class *size = store->of->size;
     store->want_count = count;
     store->started = 0;
     store->info.calls++;
@@ -603,7 +246,7 @@ void ps_expert_store_begin(ps_expert_store *store, uint32_t layer, const ps_expe
     memset(store->is_done, 0, count * sizeof *store->is_done);
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t key = store->of->first_key + wants[i].expert;
-        slot *s = size->slot_of[key];
+        ps_expert_slot *s = size->slot_of[key];
         if (s != NULL && !is_loading(s) && has_failed(store->of, s)) { // a guess; tried again
             free_slot(store->of->size, s);
             s = NULL;
@@ -632,7 +275,7 @@ void ps_expert_store_begin(ps_expert_store *store, uint32_t layer, const ps_expe
 static void end_wave(ps_expert_store *store)
 {
     for (uint32_t i = 0; i < store->wave_count; i++) {
-        slot *s = store->wave[i];
+        ps_expert_slot *s = store->wave[i];
         s->is_given = false;
         s->is_raw = false;
         if (s->is_transient) {
@@ -642,7 +285,7 @@ static void end_wave(ps_expert_store *store)
     store->wave_count = 0;
 }
 
-static slot *wanted_slot(const ps_expert_store *store, uint32_t want)
+static ps_expert_slot *wanted_slot(const ps_expert_store *store, uint32_t want)
 {
     return store->of->size->slot_of[store->of->first_key + store->wants[want].expert];
 }
@@ -652,7 +295,7 @@ static ps_status gather_wave(ps_expert_store *store, bool *out_left)
 {
     *out_left = false;
     for (uint32_t i = 0; i < store->want_count; i++) {
-        slot *s = store->is_done[i] ? NULL : wanted_slot(store, i);
+        ps_expert_slot *s = store->is_done[i] ? NULL : wanted_slot(store, i);
         if (s == NULL || is_loading(s)) {
             *out_left = *out_left || !store->is_done[i];
             continue;
@@ -676,7 +319,7 @@ static void wait_for_reads(ps_expert_store *store, uint64_t done)
     store->info.wait_ns += ps_clock_ns() - start;
 }
 
-static void wait_for_slot(ps_expert_store *store, const slot *s)
+static void wait_for_slot(ps_expert_store *store, const ps_expert_slot *s)
 {
     uint64_t done = store->tier->is->done_count(store->tier);
     while (is_loading(s)) {
@@ -690,7 +333,7 @@ static void wait_for_slot(ps_expert_store *store, const slot *s)
 static void abandon_call(ps_expert_store *store)
 {
     for (uint32_t i = 0; i < store->want_count; i++) {
-        slot *s = wanted_slot(store, i);
+        ps_expert_slot *s = wanted_slot(store, i);
         if (s == NULL) {
             continue;
         }
@@ -729,9 +372,11 @@ ps_status ps_expert_store_next(ps_expert_store *store, ps_expert_wave *out)
     return PS_OK;
 }
 
-static const slot *given_slot(const ps_expert_store *store, uint32_t layer, uint32_t expert)
+static const ps_expert_slot *given_slot(const ps_expert_store *store, uint32_t layer,
+                                        uint32_t expert)
 {
-    const slot *s = store->layers[layer].size->slot_of[store->layers[layer].first_key + expert];
+    const ps_expert_slot *s =
+        store->layers[layer].size->slot_of[store->layers[layer].first_key + expert];
     ps_assert(s != NULL && s->is_given);
     return s;
 }
@@ -761,7 +406,8 @@ void ps_expert_store_end_step(ps_expert_store *store, bool is_decode)
     }
 }
 
-static place *place_of_key(const ps_expert_store *store, const size_class *size, uint32_t key)
+static ps_expert_place *place_of_key(const ps_expert_store *store, const ps_size_class *size,
+                                     uint32_t key)
 {
     uint32_t l = 0;
     while (store->layers[l].size != size || key < store->layers[l].first_key ||
@@ -771,18 +417,18 @@ static place *place_of_key(const ps_expert_store *store, const size_class *size,
     return &store->layers[l];
 }
 
-static ps_status warm_class(ps_expert_store *store, size_class *size, uint32_t *keys)
+static ps_status warm_class(ps_expert_store *store, ps_size_class *size, uint32_t *keys)
 {
     const uint32_t count = ps_expert_policy_pinned(size->policy, keys);
     for (uint32_t i = 0; i < count; i++) {
-        slot *s = size->slot_of[keys[i]] == NULL ? take_slot(size, keys[i], false) : NULL;
+        ps_expert_slot *s = size->slot_of[keys[i]] == NULL ? take_slot(size, keys[i], false) : NULL;
         if (s != NULL) {
-            const place *of = place_of_key(store, size, keys[i]);
+            const ps_expert_place *of = place_of_key(store, size, keys[i]);
             read_expert(store, of, keys[i] - of->first_key, s, false);
         }
     }
     for (uint32_t i = 0; i < count; i++) {
-        slot *s = size->slot_of[keys[i]];
+        ps_expert_slot *s = size->slot_of[keys[i]];
         if (s != NULL) {
             wait_for_slot(store, s);
             PS_TRY(check_slot(store, place_of_key(store, size, keys[i]), s));

@@ -1,7 +1,7 @@
 // ctest-labels: fault
 // ctest-timeout: 300
-// Goal: what happens to the disk or to the file while a model streams its experts ends a step with a
-// message that names expert, file and place, and the session goes on with the right bits, or with
+// Goal: what happens to the disk or to the file while a model streams its experts ends a step with
+// a message that names expert, file and place, and the session goes on with the right bits, or with
 // that message again; nothing hangs, and nothing is computed from other bytes. Several sessions
 // share what one memory limit gives. Method: a filter between the reader and the system, and files
 // that are cut, overwritten and replaced behind an open session; logits against a model in memory.
