@@ -13,8 +13,6 @@
 //      free again behind their wave: prompts do not push out what decoding keeps.
 //   5. The calling thread owns all of it but reads_left and the reads themselves, which are the
 //      tier's from submit to done; reads_left is counted down with release.
-#define NO_SLOT UINT32_MAX
-#define WEIGHT_ALIGN_BYTES ((uint64_t)64)
 #include "experts/store_internal.h"
 
 #include "base/clock.h"
