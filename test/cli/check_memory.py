@@ -11,9 +11,9 @@ import time
 from program import EMPTY, PRESTAGE, SOURCE, Skip, complaints, document, golden, main, output, refused
 
 MIB = 1 << 20
-TOKENS = 4200  # of the longest prompt: in these models a letter is a token
 with open(PRESTAGE, "rb") as program:
     SANITIZED = re.search(rb"__[at]san_init", program.read()) is not None  # whose memory is another
+TOKENS = 600 if SANITIZED else 4200  # of the longest prompt: in these models a letter is a token
 FOLDER = tempfile.TemporaryDirectory(prefix="prestage-memory-")  # some 700 MB
 SHAPE = ("--type", "Q8_0", "--experts", "32", "--top-k", "4", "--layers", "8", "--dim", "512", "--heads", "8", "--kv-heads",
          "2", "--expert-ffn", "384", "--vocabulary", "8192", "--ffn", "512")
