@@ -1,13 +1,15 @@
 // bench/bench_reader.c - bandwidth of io/reader.h, by way, size and number of reads under way.
 //
-// Random aligned pieces of a file that is made for it, none twice in a cell. Buffered reads find no
+// Random aligned pieces of a file, none twice in a cell, into 256 MiB of memory in turn, so that
+// they do not come to lie in caches. Buffered reads find no
 // byte of it in the page cache. A cell is read for MS milliseconds in each of ROUNDS rounds, in
 // turns with all others, because disks of virtual machines change their speed within minutes; the
 // figure is the median. The ceiling is the best cell with O_DIRECT.
 //
-// usage: bench_reader [--json] [--folder FOLDER] [--size MIB] [--ms MS] [--rounds ROUNDS]
-// The file is made in FOLDER (the current one), without a name, and has MIB (1024); MS is 40,
-// ROUNDS 3.
+// usage: bench_reader [--json] [--folder FOLDER] [--size MIB] [--file FILE] [--ms MS]
+//                     [--rounds ROUNDS]
+// The file is made in FOLDER (the current one), without a name, and has MIB (1024); or it is FILE,
+// which is there: a disk is not equally fast everywhere. MS is 40, ROUNDS 3.
 #include "base/clock.h"
 #include "base/pages.h"
 #include "base/rng.h"
@@ -24,6 +26,7 @@
 #define ROUNDS_MAX 99
 #define DEPTH_MAX 32u
 #define PIECE_BYTES_MAX ((uint64_t)8 << 20)
+#define MEMORY_BYTES (DEPTH_MAX * PIECE_BYTES_MAX)
 #define BLOCK_BYTES ((size_t)1 << 20) // of writing
 
 static const uint64_t SIZES[] = {64 << 10, 256 << 10, 1 << 20, 2 << 20, PIECE_BYTES_MAX};
@@ -43,6 +46,7 @@ typedef struct cell {
 
 typedef struct settings {
     const char *folder;
+    const char *file; // NULL: one is made
     uint64_t file_bytes, ms, rounds;
     bool is_json;
 } settings;
@@ -66,6 +70,19 @@ static void check(ps_status status)
 }
 
 // ---- the file ----
+
+static void use_file(settings *s)
+{
+    file = open(s->file, O_RDONLY | O_CLOEXEC);
+    const off_t end = file < 0 ? -1 : lseek(file, 0, SEEK_END);
+    if (end < (off_t)PIECE_BYTES_MAX) {
+        fprintf(stderr, "bench_reader: %s: a file of %u MiB at least would be right\n", s->file,
+                (unsigned)(PIECE_BYTES_MAX >> 20));
+        exit(2);
+    }
+    s->file_bytes = (uint64_t)end;
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+}
 
 static void make_file(const settings *s)
 {
@@ -103,6 +120,8 @@ typedef struct job {
     uint64_t end_ns;
     atomic_uint next, lanes; // lanes: reads that still go on
     ps_read reads[DEPTH_MAX];
+    char *ends[DEPTH_MAX]; // of the memory of each, lane_bytes
+    uint64_t lane_bytes;
 } job;
 
 static void submit_next(ps_read *read)
@@ -114,6 +133,10 @@ static void submit_next(ps_read *read)
         return;
     }
     read->offset_bytes = j->offsets[next];
+    read->memory += read->size_bytes; // caches do not hold what is read
+    if (read->memory + read->size_bytes > j->ends[read - j->reads]) {
+        read->memory = j->ends[read - j->reads] - j->lane_bytes;
+    }
     ps_reader_submit(j->reader, read);
 }
 
@@ -148,7 +171,7 @@ static double measure(const settings *s, const cell *c, uint64_t seed)
                                                 .depth = c->depth,
                                                 .is_buffered = c->is_buffered,
                                                 .memory = memory,
-                                                .memory_bytes = c->depth * c->size_bytes},
+                                                .memory_bytes = MEMORY_BYTES},
                            &j.reader));
     uint32_t number;
     check(ps_reader_open(j.reader, path, &number));
@@ -161,10 +184,12 @@ static double measure(const settings *s, const cell *c, uint64_t seed)
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     const uint64_t start_ns = ps_clock_ns();
     j.end_ns = start_ns + s->ms * 1000000;
+    j.lane_bytes = MEMORY_BYTES / c->depth;
     for (uint32_t i = 0; i < c->depth; i++) {
+        j.ends[i] = (char *)memory + (i + 1) * j.lane_bytes;
         j.reads[i] = (ps_read){.file = number,
                                .size_bytes = c->size_bytes,
-                               .memory = (char *)memory + i * c->size_bytes,
+                               .memory = (char *)memory + i * (MEMORY_BYTES / c->depth),
                                .done = piece_done,
                                .context = &j};
         submit_next(&j.reads[i]);
@@ -280,10 +305,13 @@ static uint64_t number_of(const char *text, uint64_t lowest, uint64_t highest)
 
 static settings parse(int argc, char **argv)
 {
-    static const struct option OPTIONS[] = {
-        {"json", no_argument, NULL, 'j'},         {"folder", required_argument, NULL, 'f'},
-        {"size", required_argument, NULL, 's'},   {"ms", required_argument, NULL, 'm'},
-        {"rounds", required_argument, NULL, 'r'}, {NULL, 0, NULL, 0}};
+    static const struct option OPTIONS[] = {{"json", no_argument, NULL, 'j'},
+                                            {"folder", required_argument, NULL, 'f'},
+                                            {"size", required_argument, NULL, 's'},
+                                            {"ms", required_argument, NULL, 'm'},
+                                            {"rounds", required_argument, NULL, 'r'},
+                                            {"file", required_argument, NULL, 'F'},
+                                            {NULL, 0, NULL, 0}};
     settings s = {.folder = ".", .file_bytes = (uint64_t)1 << 30, .ms = 40, .rounds = 3};
     for (int option; (option = getopt_long(argc, argv, "", OPTIONS, NULL)) != -1;) {
         switch (option) {
@@ -292,6 +320,9 @@ static settings parse(int argc, char **argv)
             break;
         case 'f':
             s.folder = optarg;
+            break;
+        case 'F':
+            s.file = optarg;
             break;
         case 's':
             s.file_bytes = number_of(optarg, PIECE_BYTES_MAX >> 20, 1 << 20) << 20;
@@ -315,10 +346,14 @@ static settings parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    const settings s = parse(argc, argv);
-    check(ps_pages_map(DEPTH_MAX * PIECE_BYTES_MAX, "reads", &memory));
-    memset(memory, 1, DEPTH_MAX * PIECE_BYTES_MAX); // pages come before the clock starts
-    make_file(&s);
+    settings s = parse(argc, argv);
+    check(ps_pages_map(MEMORY_BYTES, "reads", &memory));
+    memset(memory, 1, MEMORY_BYTES); // pages come before the clock starts
+    if (s.file != NULL) {
+        use_file(&s);
+    } else {
+        make_file(&s);
+    }
     list_cells();
     measure_all(&s);
     const cell *best = best_direct(&s);
@@ -327,6 +362,6 @@ int main(int argc, char **argv)
     } else {
         print_table(&s, best);
     }
-    ps_pages_unmap(memory, DEPTH_MAX * PIECE_BYTES_MAX);
+    ps_pages_unmap(memory, MEMORY_BYTES);
     return 0;
 }

@@ -7,6 +7,10 @@
 #include <stdio.h>
 
 #define MIB ((uint64_t)1 << 20)
+// Of experts that a disk is asked for at a time.
+#define READ_AHEAD_BYTES (4 * MIB)
+#define READS_LEAST 4u
+#define READS_MOST 32u
 // What a process takes beside what is planned: slices of files that are being packed, stacks, a
 // sampler, buffers of text. The store's tables: so much an expert.
 #define BESIDE_BYTES (4 * MIB)
@@ -270,11 +274,19 @@ uint64_t ps_memory_counted(const ps_model *model)
     return resident > cold ? resident - cold : 0;
 }
 
+// A disk is busy with some MiB at a time; more only makes the first of them late.
+static uint32_t reads_at_a_time(const ps_weights_experts *experts)
+{
+    const uint64_t reads = READ_AHEAD_BYTES / experts->layers[0].parts[0].size_bytes + 1;
+    return reads < READS_LEAST ? READS_LEAST : reads > READS_MOST ? READS_MOST : (uint32_t)reads;
+}
+
 static ps_status create_tier(const ps_model *model, ps_tier **out)
 {
     const ps_weights_experts *experts = ps_weights_get_experts(model->weights);
-    const ps_expert_files files = {
+    ps_expert_files files = {
         .paths = experts->paths, .path_count = experts->path_count, .reader = model->reader};
+    files.reader.depth = reads_at_a_time(experts);
     return model->cold != NULL ? ps_tier_sim_create(model->cold, &model->tier_link, out)
                                : ps_tier_disk_create(&files, out);
 }
