@@ -529,6 +529,7 @@ static ps_status map_weight(const ps_weights *weights, const ps_pst *file, uint3
                        whole->name, from->row_first);
     }
     if (is_copied(weight, from)) {
+        ps_assert(weights->memory != NULL);
         copy_slice(weight, from, whole, weights->memory + from->offset_bytes);
         weight->data = weights->memory + from->offset_bytes;
     } else {
