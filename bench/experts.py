@@ -41,16 +41,16 @@ def forget(path):
 
 
 @contextmanager
-def limited(limit_bytes):
-    """The folder of a cgroup with so much memory, page cache included, and no swap; None where that cannot be had."""
-    v1 = Path("/sys/fs/cgroup/memory")
-    base, name = (v1, "memory.limit_in_bytes") if v1.exists() else (Path("/sys/fs/cgroup"), "memory.max")
+def cgroup(controller, name_v1, name_v2, value_v1, value_v2):
+    """The folder of a cgroup with a limit; None where that cannot be had."""
+    v1 = Path("/sys/fs/cgroup") / controller
+    base, name, value = (v1, name_v1, value_v1) if v1.exists() else (Path("/sys/fs/cgroup"), name_v2, value_v2)
     group = base / "prestage-bench"
     try:
         group.mkdir(exist_ok=True)
-        (group / name).write_text(str(limit_bytes))
+        (group / name).write_text(str(value))
     except OSError as error:
-        print(f"left out: no cgroup with a limit of memory can be made here ({error})")
+        print(f"left out: no cgroup with a limit of {controller} can be made here ({error})")
         yield None
         return
     try:
@@ -62,6 +62,21 @@ def limited(limit_bytes):
                 break
             except OSError:
                 time.sleep(0.1)
+
+
+def limited(limit_bytes):
+    """So much memory, page cache included."""
+    return cgroup("memory", "memory.limit_in_bytes", "memory.max", limit_bytes, limit_bytes)
+
+
+def throttled(path, bytes_per_second):
+    """So many bytes read in a second, of the disk that holds the file."""
+    disk = os.stat(path).st_dev
+    while not Path(f"/sys/dev/block/{os.major(disk)}:{os.minor(disk)}/queue").exists():  # a partition is throttled as its disk
+        disk = os.makedev(os.major(disk), 0)
+    number = f"{os.major(disk)}:{os.minor(disk)}"
+    return cgroup("blkio", "blkio.throttle.read_bps_device", "io.max", f"{number} {bytes_per_second}",
+                  f"{number} rbps={bytes_per_second}")
 
 
 def output(command, group=None):
@@ -137,24 +152,35 @@ def resident(o):
     ratio("all in memory: prestage / llama.cpp", [a / b for a, b in pairs], 1.2)
 
 
+THROTTLE_GBS = 1.0
+
+
 def reader_gbs(path):
     """The best of random pieces of a file, by any way, size and number of reads at a time, past the page cache."""
-    return json.loads(output([rates.ROOT / "build/release/bench/bench_reader", "--json", "--file", path, "--rounds", 1]))["ceiling_gbs"]
+    return json.loads(output([rates.ROOT / "build/release/bench/bench_reader", "--json", "--file", path, "--rounds", 1, "--ms",
+                              100]))["ceiling_gbs"]
+
+
+def disk_bound(o, pst, what, bar, group=None):
+    """In a group the limit is what the disk gives, which bench_reader's short cells would burst through."""
+    busy, whole = [], []
+    for _ in range(o.rounds):
+        ceiling = THROTTLE_GBS if group is not None else reader_gbs(pst)
+        row = decode(o, pst, 48, "--expert-memory", "200MiB", group=group)["experts"]
+        busy.append(row["read_gbs"] / ceiling)
+        whole.append(row["read_bytes"] / (row["move_ns"] + row["compute_ns"] + row["dispatch_ns"]) / ceiling)
+        print(f"  {row['read_gbs']:.2f} GB/s while something was read, the disk gives {ceiling:.2f}")
+    ratio(f"{what}: bytes by the time in which something was read / what the disk gives", busy, bar)
+    ratio("  the same by the time of all layers of experts", whole)
 
 
 def disk(o):
     pst = compiled(moe())
     print(HEAD)
-    busy, whole = [], []
-    for _ in range(o.rounds):
-        before = reader_gbs(pst)
-        row = decode(o, pst, 48, "--expert-memory", "200MiB")["experts"]
-        ceiling = max(before, reader_gbs(pst))
-        busy.append(row["read_gbs"] / ceiling)
-        whole.append(row["read_bytes"] / (row["move_ns"] + row["compute_ns"] + row["dispatch_ns"]) / ceiling)
-        print(f"  {row['read_gbs']:.2f} GB/s while something was read, best of bench_reader on this file {ceiling:.2f}")
-    ratio("bytes read, by the time in which something was / the disk's best on the file", busy, 0.85)
-    ratio("the same by the time of all layers of experts", whole)
+    disk_bound(o, pst, "disk as it is", 0.85)
+    with throttled(pst, int(THROTTLE_GBS * 1e9)) as group:
+        if group is not None:
+            disk_bound(o, pst, "disk throttled to 1 GB/s", 0.85, group)
 
 
 def policies(o):
