@@ -28,6 +28,11 @@ bool ps_dtype_is_quantised(ps_dtype dtype)
     return ps_dtype_get(dtype)->block_columns > 1 && dtype != PS_DTYPE_Q8_ROW;
 }
 
+ps_dtype ps_dtype_of_rows(ps_dtype weight)
+{
+    return ps_dtype_is_quantised(weight) ? PS_DTYPE_Q8_ROW : PS_DTYPE_F32;
+}
+
 uint64_t ps_dtype_row_bytes(ps_dtype dtype, uint64_t columns)
 {
     const ps_dtype_info *info = ps_dtype_get(dtype);

@@ -27,6 +27,9 @@ ps_dtype ps_dtype_by_gguf_id(uint32_t gguf_id);
 // True for the block formats whose products run on int8 activations.
 bool ps_dtype_is_quantised(ps_dtype dtype);
 
+// Of the rows that a linear with such a weight reads: Q8_ROW for quantised weights, else F32.
+ps_dtype ps_dtype_of_rows(ps_dtype weight);
+
 // Bytes of one row of `columns` values, a multiple of the block's columns. The result must fit.
 uint64_t ps_dtype_row_bytes(ps_dtype dtype, uint64_t columns);
 

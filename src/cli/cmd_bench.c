@@ -502,6 +502,12 @@ static ps_status check_count(const ps_cli_options *options, uint32_t count)
 ps_status ps_cli_bench(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
+    if (options->streams > 0) {
+        ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
+        const ps_status streams = ps_bench_streams(options);
+        ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
+        return streams;
+    }
     ps_bench *b = calloc(1, sizeof *b);
     ps_bench_test *tests = calloc(TESTS_MAX, sizeof *tests);
     ps_status status = PS_OK;
@@ -509,14 +515,6 @@ ps_status ps_cli_bench(const ps_cli_options *options)
         status = ps_fail(PS_NO_MEMORY, "no memory for a list of tests");
     } else {
         b->options = options;
-        if (options->streams > 0) {
-            ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
-            status = ps_bench_streams(options);
-            ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
-            free(tests);
-            free(b);
-            return status;
-        }
         const uint32_t count = list_tests(options, tests);
         status = check_count(options, count);
         if (status == PS_OK) {

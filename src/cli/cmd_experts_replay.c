@@ -112,13 +112,8 @@ static ps_status choose_learn_steps(const ps_cli_routes *routes, const ps_expert
 static ps_status write_svg(const char *path, const ps_replay_report *report)
 {
     ps_buffer text = {0};
-    ps_status status = ps_replay_report_svg(report, &text);
-    if (status == PS_OK) {
-        status = ps_new_file_write_all(path, text.data, text.length, true);
-        status = status == PS_OK ? PS_OK : ps_file_name_error(path, status);
-    }
-    ps_buffer_deinit(&text);
-    return status;
+    const ps_status status = ps_replay_report_svg(report, &text);
+    return ps_cli_write_made(path, status, &text);
 }
 
 static ps_status play(const ps_cli_options *options, const ps_cli_routes_source *source,

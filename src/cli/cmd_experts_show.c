@@ -2,8 +2,6 @@
 #include "cli/commands.h"
 #include "cli/experts_input.h"
 #include "cli/heatmap.h"
-#include "format/file_map.h"
-#include "format/new_file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -160,13 +158,8 @@ static ps_status print_json(const ps_heatmap *map)
 static ps_status write_svg(const char *path, const ps_heatmap *map)
 {
     ps_buffer text = {0};
-    ps_status status = ps_heatmap_svg(map, &text);
-    if (status == PS_OK) {
-        status = ps_new_file_write_all(path, text.data, text.length, true);
-        status = status == PS_OK ? PS_OK : ps_file_name_error(path, status);
-    }
-    ps_buffer_deinit(&text);
-    return status;
+    const ps_status status = ps_heatmap_svg(map, &text);
+    return ps_cli_write_made(path, status, &text);
 }
 
 // Of the terminal on stdout.

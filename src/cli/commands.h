@@ -85,6 +85,9 @@ bool ps_cli_progress_begin(ps_cli_progress *progress);
 void ps_cli_progress_draw(void *progress, double fraction);
 void ps_cli_progress_end(ps_cli_progress *progress); // takes it away; it may be drawn again
 
+// Writes a text that was made with `made` to a file, in place of one of that name, and frees it.
+PS_MUST_USE ps_status ps_cli_write_made(const char *path, ps_status made, ps_buffer *text);
+
 // Bytes of --memory, or of --memory-utilization; 0: neither. PS_INVALID: both.
 PS_MUST_USE ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out);
 

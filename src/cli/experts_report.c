@@ -19,10 +19,14 @@ static void print_hot_set(const ps_model *model, const ps_expert_report *r, FILE
     ps_model_info info;
     ps_model_get_info(model, &info);
     if (info.hot_experts > 0) {
+        char others[32] = "not known how much";
+        if (!isnan(info.hot_held_out)) {
+            (void)snprintf(others, sizeof others, "%.1f %%", info.hot_held_out * 100);
+        }
         (void)fprintf(file,
                       "          %10u in the hot set: it has %.1f %% of the uses that it was made "
-                      "of, %.1f %% of others, and had %.1f %% here\n",
-                      info.hot_experts, info.hot_coverage * 100, info.hot_held_out * 100,
+                      "of, %s of others, and had %.1f %% here\n",
+                      info.hot_experts, info.hot_coverage * 100, others,
                       part(r->hot, r->wanted) * 100);
     }
 }

@@ -104,6 +104,16 @@ static ps_status start_recording(const ps_cli_options *options, ps_model *model)
     return ps_model_start_route_log(model, options->route_log);
 }
 
+ps_status ps_cli_write_made(const char *path, ps_status made, ps_buffer *text)
+{
+    if (made == PS_OK) {
+        made = ps_new_file_write_all(path, text->data, text->length, true);
+        made = made == PS_OK ? PS_OK : ps_file_name_error(path, made);
+    }
+    ps_buffer_deinit(text);
+    return made;
+}
+
 ps_status ps_cli_memory_given(const ps_cli_options *options, uint64_t *out)
 {
     *out = options->memory_bytes;

@@ -56,19 +56,12 @@ static uint64_t kv_bytes(const ps_model_config *config, const ps_session_options
     return bytes;
 }
 
-// Rows between the linears of experts.
 static uint64_t between_bytes(const ps_plan *plan)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < plan->step_count; i++) {
-        const ps_plan_step *step = &plan->steps[i];
-        if (step->op == PS_OP_EXPERT_FFN) {
-            const ps_value *down = &plan->values[step->inputs[step->input_count - 1]].is;
-            const ps_dtype dtype = ps_dtype_is_quantised(down->dtype) ? PS_DTYPE_Q8_ROW
-                                                                      : PS_DTYPE_F32;
-            const uint64_t bytes = (uint64_t)plan->rows_max * step->attributes.top_k *
-                                   ps_round_up(ps_dtype_row_bytes(dtype, down->columns),
-                                               PS_CACHE_LINE_BYTES);
+        if (plan->steps[i].op == PS_OP_EXPERT_FFN) {
+            const uint64_t bytes = ps_plan_between_bytes(plan, &plan->steps[i]);
             most = bytes > most ? bytes : most;
         }
     }

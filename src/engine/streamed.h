@@ -19,10 +19,6 @@ typedef struct ps_memory_split {
     bool streams;
 } ps_memory_split;
 
-// Splits what is given (as in ps_model_options), before anything is loaded, for one rank.
-//
-// PS_INVALID  it is less than the model needs, or has no room for the hot set; the message has the
-//             numbers, and the longest context that would fit. Or there are no experts to stream
 typedef struct ps_memory_given {
     uint64_t memory_bytes, expert_bytes;
     bool streams;                      // even where all experts fit
@@ -30,6 +26,11 @@ typedef struct ps_memory_given {
     const uint32_t *hot;               // [hot_count] keys that there has to be room for
     uint32_t hot_count;
 } ps_memory_given;
+
+// Splits what is given (as in ps_model_options), before anything is loaded, for one rank.
+//
+// PS_INVALID  it is less than the model needs, or has no room for the hot set; the message has the
+//             numbers, and the longest context that would fit. Or there are no experts to stream
 PS_MUST_USE ps_status ps_memory_plan(const ps_model_config *config, const ps_gguf *file,
                                      const ps_machine *machine, const ps_memory_given *given,
                                      ps_memory_split *out);

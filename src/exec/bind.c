@@ -217,7 +217,7 @@ static ps_status bind_steps(ps_exec *exec, ps_program *program, ps_weight_lookup
         }
         exec->scratch_bytes = larger(exec->scratch_bytes, step_scratch_bytes(plan, bound));
         if (step->op == PS_OP_EXPERT_FFN) {
-            exec->between_bytes = larger(exec->between_bytes, ps_exec_between_bytes(plan, bound));
+            exec->between_bytes = larger(exec->between_bytes, ps_plan_between_bytes(plan, step));
             exec->experts_max = step->attributes.experts > exec->experts_max
                                     ? step->attributes.experts
                                     : exec->experts_max;

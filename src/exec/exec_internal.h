@@ -202,8 +202,6 @@ typedef void ps_op_function(const ps_walk *walk, const ps_bound_step *step);
 uint64_t ps_exec_route_scratch_bytes(const ps_op_attributes *attributes);
 uint64_t ps_exec_experts_scratch_bytes(const ps_plan *plan, const ps_bound_step *step);
 
-// Bytes of the rows between the linears of an expert_ffn.
-uint64_t ps_exec_between_bytes(const ps_plan *plan, const ps_bound_step *step);
 uint64_t ps_exec_attention_scratch_bytes(const ps_plan_step *step, const ps_plan_value *q,
                                          const ps_plan_value *kv);
 

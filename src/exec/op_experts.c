@@ -189,9 +189,8 @@ static uint64_t rows_scratch_bytes(const ps_bound_step *step)
     uint64_t bytes = ps_linear_scratch_bytes(step->inputs[0].dtype, step->inputs[0].columns);
     for (uint32_t w = 2; w < step->plan->input_count; w++) {
         const ps_weight *weight = step->inputs[w].weight;
-        const ps_dtype dtype = ps_dtype_is_quantised(weight->dtype) ? PS_DTYPE_Q8_ROW
-                                                                    : PS_DTYPE_F32;
-        bytes = larger(bytes, ps_linear_scratch_bytes(dtype, weight->inputs));
+        bytes = larger(bytes,
+                       ps_linear_scratch_bytes(ps_dtype_of_rows(weight->dtype), weight->inputs));
         bytes = larger(bytes, PS_GROUP_ROWS * ps_dtype_row_bytes(weight->dtype, weight->inputs));
     }
     return ps_round_up(bytes, PS_CACHE_LINE_BYTES);
@@ -238,31 +237,14 @@ void ps_exec_op_EXPERT_LINEAR(const ps_walk *walk, const ps_bound_step *step)
 
 // ---- streamed: in waves, as experts come
 
-// Rows between the linears have the type that the last weight wants.
 static ps_operand between_rows(const ps_walk *walk, const ps_bound_step *step)
 {
-    const ps_weight *down = step->inputs[4].weight;
-    const ps_dtype dtype = ps_dtype_is_quantised(down->dtype) ? PS_DTYPE_Q8_ROW : PS_DTYPE_F32;
-    return (ps_operand){
-        .kind = PS_VALUE_ACTIVATION,
-        .dtype = dtype,
-        .columns = down->inputs,
-        .offset_bytes = walk == NULL ? 0 : walk->exec->between_offset_bytes,
-        .row_bytes = ps_round_up(ps_dtype_row_bytes(dtype, down->inputs), PS_CACHE_LINE_BYTES)};
-}
-
-uint64_t ps_exec_between_bytes(const ps_plan *plan, const ps_bound_step *step)
-{
-    return (uint64_t)plan->rows_max * step->plan->attributes.top_k *
-           between_rows(NULL, step).row_bytes;
-}
-
-// Rows of a sequence that has no other row in the step are decoded, the others are of prompts.
-static bool is_decoded(const ps_walk *walk, uint32_t row)
-{
-    const ps_step_row *rows = walk->rows;
-    return (row == 0 || rows[row - 1].sequence != rows[row].sequence) &&
-           (row + 1 == walk->row_count || rows[row + 1].sequence != rows[row].sequence);
+    const ps_value between = ps_plan_between(walk->program->plan, step->plan);
+    return (ps_operand){.kind = PS_VALUE_ACTIVATION,
+                        .dtype = between.dtype,
+                        .columns = between.columns,
+                        .offset_bytes = walk->exec->between_offset_bytes,
+                        .row_bytes = ps_plan_row_bytes(&between)};
 }
 
 static void want_experts(const ps_walk *walk, const ps_bound_step *step, const grouping *by)
@@ -273,7 +255,8 @@ static void want_experts(const ps_walk *walk, const ps_bound_step *step, const g
         wants[i] = (ps_expert_want){.expert = expert,
                                     .rows = by->starts[expert + 1] - by->starts[expert]};
         for (uint32_t p = by->starts[expert]; p < by->starts[expert + 1]; p++) {
-            wants[i].decode_rows += is_decoded(walk, by->pairs[p] / step->plan->attributes.top_k);
+            wants[i].decode_rows += !ps_step_row_is_prompt(
+                walk->rows, walk->row_count, by->pairs[p] / step->plan->attributes.top_k);
         }
     }
     ps_expert_store_begin(walk->exec->experts, step->inputs[2].weight->stored.layer, wants,

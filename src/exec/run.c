@@ -353,11 +353,10 @@ static void change_block(ps_exec *exec, const ps_step_block *change)
     }
 }
 
-// Every sequence has one row.
 static bool is_decode(const ps_step *step)
 {
-    for (uint32_t i = 1; i < step->row_count; i++) {
-        if (ps_step_rows(step)[i].sequence == ps_step_rows(step)[i - 1].sequence) {
+    for (uint32_t i = 0; i < step->row_count; i++) {
+        if (ps_step_row_is_prompt(ps_step_rows(step), step->row_count, i)) {
             return false;
         }
     }
@@ -383,7 +382,7 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
     // Programs are the executor's own.
     ps_guard *guard = &((ps_program *)(uintptr_t)program)->guard;
     job.prefetch_mask = ps_guard_begin(guard, step->row_count);
-    const uint64_t start = guard->slot_count > 0 ? ps_clock_ns() : 0;
+    const uint64_t start = guard->slot_count > 0 || exec->experts != NULL ? ps_clock_ns() : 0;
     job.comm.tag = (uint32_t)(step->number * PS_PLAN_STEPS_MAX);
     ps_trace_lane *lane = exec->options.lanes == NULL ? NULL : exec->options.lanes->worker[0];
     const uint64_t run_ns = ps_record_now(lane);
@@ -407,7 +406,7 @@ ps_status ps_exec_run(ps_exec *exec, const ps_program *program, const ps_step *s
         exec->times[program->plan->step_count].wait_ns += ps_clock_ns() - job.end_ns;
     }
     if (exec->experts != NULL) {
-        ps_expert_store_end_step(exec->experts, is_decode(step));
+        ps_expert_store_end_step(exec->experts, is_decode(step) ? ps_clock_ns() - start : 0);
         exec->expert_times.move_ns += job.experts.times.move_ns;
         exec->expert_times.dispatch_ns += job.experts.times.dispatch_ns;
         exec->expert_times.compute_ns += job.experts.times.compute_ns;

@@ -15,7 +15,6 @@
 //      tier's from submit to done; reads_left is counted down with release.
 #include "experts/store_internal.h"
 
-#include "base/clock.h"
 #include "base/hash.h"
 
 #include <stdatomic.h>
@@ -227,6 +226,12 @@ static void judge_guesses(ps_expert_store *store)
         for (uint32_t i = 0; i < store->want_count; i++) {
             store->info.expected_right += set->is_guessed[store->wants[i].expert];
         }
+        for (uint32_t i = 0; i < set->count; i++) { // what comes to be of use later was no guess
+            ps_expert_slot *s = store->of->size->slot_of[store->of->first_key + set->experts[i]];
+            if (s != NULL && !is_loading(s)) {
+                s->is_guess = false;
+            }
+        }
         set->of = NULL;
     }
 }
@@ -309,19 +314,11 @@ static ps_status gather_wave(ps_expert_store *store, bool *out_left)
     return PS_OK;
 }
 
-// Waits until something has been read.
-static void wait_for_reads(ps_expert_store *store, uint64_t done)
-{
-    const uint64_t start = ps_clock_ns();
-    store->tier->is->wait(store->tier, done);
-    store->info.wait_ns += ps_clock_ns() - start;
-}
-
 static void wait_for_slot(ps_expert_store *store, const ps_expert_slot *s)
 {
     uint64_t done = store->tier->is->done_count(store->tier);
     while (is_loading(s)) {
-        wait_for_reads(store, done);
+        store->tier->is->wait(store->tier, done);
         done = store->tier->is->done_count(store->tier);
     }
 }
@@ -362,7 +359,7 @@ ps_status ps_expert_store_next(ps_expert_store *store, ps_expert_wave *out)
         if (store->wave_count > 0 || !left) {
             break;
         }
-        wait_for_reads(store, done);
+        store->tier->is->wait(store->tier, done);
     }
     store->info.waves += store->wave_count > 0;
     *out = (ps_expert_wave){
@@ -392,13 +389,11 @@ const char *ps_expert_store_raw(const ps_expert_store *store, uint32_t layer, ui
     return read->memory + read->offset_bytes % PS_READ_ALIGN_BYTES;
 }
 
-void ps_expert_store_end_step(ps_expert_store *store, bool is_decode)
+void ps_expert_store_end_step(ps_expert_store *store, uint64_t decode_ns)
 {
-    const uint64_t now = ps_clock_ns();
-    if (is_decode && store->step_ns > 0) {
-        ps_trial_step(&store->trial, now - store->step_ns);
+    if (decode_ns > 0) {
+        ps_trial_step(&store->trial, decode_ns);
     }
-    store->step_ns = is_decode ? now : 0;
     for (uint32_t c = 0; c < store->class_count; c++) {
         ps_expert_policy_token(store->classes[c].policy);
     }

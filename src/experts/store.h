@@ -94,9 +94,9 @@ char *ps_expert_store_data(const ps_expert_store *store, uint32_t layer, uint32_
 const char *ps_expert_store_raw(const ps_expert_store *store, uint32_t layer, uint32_t expert,
                                 uint32_t part);
 
-// The step is over: policies move experts between their sets; steps that only decode judge whether
-// guesses pay.
-void ps_expert_store_end_step(ps_expert_store *store, bool is_decode);
+// The step is over: policies move experts between their sets. decode_ns: what it took, which judges
+// whether guesses pay; 0 where it read a prompt.
+void ps_expert_store_end_step(ps_expert_store *store, uint64_t decode_ns);
 
 // ---- what became of it
 
@@ -114,7 +114,6 @@ typedef struct ps_expert_store_info {
     uint64_t guessed, guessed_right;
     bool is_guessing;
     double guess_saved_ns; // of a step, when that was last tried; 0: not yet
-    uint64_t wait_ns;      // in which a call had nothing to compute
     // Of the tier: its bytes and busy_ns, guesses included.
     uint64_t read_bytes, read_ns;
     const char *tier, *way; // its name and way

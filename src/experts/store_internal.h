@@ -68,7 +68,6 @@ struct ps_expert_store {
     ps_guess_set guesses[2]; // of the next layer, and of this one
     uint32_t guessing;       // the set that is being filled, or was last
     ps_trial trial;
-    uint64_t step_ns; // when the last step ended
     ps_expert_store_info info;
 };
 

@@ -120,6 +120,22 @@ static inline uint64_t ps_plan_row_bytes(const ps_value *value)
                : ps_round_up(value->columns * sizeof(float), PS_CACHE_LINE_BYTES);
 }
 
+// Rows between the linears of an expert_ffn, one for each pair (row, choice): in no value of the
+// plan, a runner has memory of its own for them. Their type is what the last weight reads.
+static inline ps_value ps_plan_between(const ps_plan *plan, const ps_plan_step *step)
+{
+    const ps_value *down = &plan->values[step->inputs[step->input_count - 1]].is;
+    return (ps_value){.kind = PS_VALUE_ACTIVATION,
+                      .dtype = ps_dtype_of_rows(down->dtype),
+                      .columns = down->columns,
+                      .row_multiplier = step->attributes.top_k};
+}
+static inline uint64_t ps_plan_between_bytes(const ps_plan *plan, const ps_plan_step *step)
+{
+    const ps_value between = ps_plan_between(plan, step);
+    return (uint64_t)plan->rows_max * between.row_multiplier * ps_plan_row_bytes(&between);
+}
+
 // Checks everything a runner relies on: operand kinds and shapes, order, views, offsets inside
 // workspaces, splits that a step's operator can do, and that no step reads what another worker may
 // still be writing, or overwrites what another may still be reading, without a barrier between.

@@ -226,8 +226,7 @@ static ps_status check_formats(const ps_plan *plan, const ps_plan_step *step)
     const uint32_t count = step->op == PS_OP_EXPERT_FFN ? 4 : step->input_count;
     for (uint32_t i = 1; i < count; i++) {
         const ps_value *weight = &plan->values[step->inputs[i]].is;
-        const ps_dtype right = ps_dtype_is_quantised(weight->dtype) ? PS_DTYPE_Q8_ROW
-                                                                    : PS_DTYPE_F32;
+        const ps_dtype right = ps_dtype_of_rows(weight->dtype);
         if (weight->kind == PS_VALUE_WEIGHT && x->dtype != right) {
             return ps_fail(PS_INVALID, "'%s' is %s but '%s' is %s, %s rows would be right", x->name,
                            ps_dtype_get(x->dtype)->name, weight->name,

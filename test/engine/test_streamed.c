@@ -33,7 +33,7 @@ static ps_model *open_with(const char *path, uint32_t threads, uint64_t expert_b
     return model;
 }
 
-static void check_report(const ps_session *session, uint64_t expert_bytes)
+static void check_report(const ps_session *session, uint32_t piece, uint64_t expert_bytes)
 {
     ps_expert_report r;
     assert_int_equal(expert_bytes > 0, ps_session_experts_get(session, &r));
@@ -41,7 +41,9 @@ static void check_report(const ps_session *session, uint64_t expert_bytes)
         assert_true(r.slot_bytes <= expert_bytes && r.slots < r.experts);
         assert_int_equal(r.wanted, r.pinned + r.cached + r.loading + r.read);
         assert_true(r.read > r.slots && r.read_bytes > expert_bytes); // experts came and left
-        assert_true(r.calls > 0 && r.waves >= r.calls && r.routed > r.wanted);
+        assert_true(r.calls > 0 && r.waves >= r.calls);
+        // Rows of one step may share no expert where a step has few.
+        assert_true(piece == 1 ? r.routed >= r.wanted : r.routed > r.wanted);
     }
 }
 
@@ -82,7 +84,7 @@ static float *run(ps_model *model, uint32_t piece, uint64_t expert_bytes, size_t
                    vocabulary * sizeof *logits);
         }
     }
-    check_report(session, expert_bytes);
+    check_report(session, piece, expert_bytes);
     ps_session_destroy(session);
     return logits;
 }

@@ -216,7 +216,7 @@ static void test_bytes(void **state)
                                        (uint32_t)ps_gen_range(&gen, 0, EXPERTS - 1));
             }
             assert_true(call(f, store, layer, wants, count));
-            ps_expert_store_end_step(store, !is_prompt);
+            ps_expert_store_end_step(store, is_prompt ? 0 : 1000 + i % 7);
         }
         ps_expert_store_info info;
         ps_expert_store_get_info(store, &info);
