@@ -307,6 +307,24 @@ static void cpu_name(char *name, size_t size)
     }
 }
 
+const char *ps_comm_shape_name(ps_comm_shape shape)
+{
+    static const char *const NAMES[PS_COMM_SHAPE_COUNT] = {"flat", "ring", "mesh", "tree"};
+    return (unsigned)shape < PS_COMM_SHAPE_COUNT ? NAMES[shape] : NULL;
+}
+
+const char *ps_prefetch_join_name(ps_prefetch_join join)
+{
+    static const char *const NAMES[PS_JOIN_COUNT] = {"barrier", "event", "stream"};
+    return (unsigned)join < PS_JOIN_COUNT ? NAMES[join] : NULL;
+}
+
+uint64_t ps_machine_l2_bytes(const ps_machine *machine)
+{
+    const double share = ps_machine_share(machine->profile.l2_share);
+    return (uint64_t)((double)(machine->l2_bytes * machine->threads) * share);
+}
+
 ps_status ps_machine_discover(uint32_t threads, ps_machine *out)
 {
     ps_machine machine = {

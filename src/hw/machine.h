@@ -6,6 +6,63 @@
 
 #include <stdint.h>
 
+// How a collective crosses ranks.
+typedef enum ps_comm_shape {
+    PS_COMM_SHAPE_FLAT, // as measured: comm_ns + bytes / comm_gbs, for any number of ranks
+    PS_COMM_SHAPE_RING, // a sum is 2 (N - 1) steps, in which 2 (N - 1) / N of the bytes pass a rank
+    PS_COMM_SHAPE_MESH, // everyone to everyone: the same bytes in 2 steps
+    PS_COMM_SHAPE_TREE, // up and down: 2 log2 N steps, the bytes twice
+    PS_COMM_SHAPE_COUNT,
+} ps_comm_shape;
+
+const char *ps_comm_shape_name(ps_comm_shape shape); // "flat", "ring", "mesh", "tree"
+
+// How who reads prefetched bytes waits for a prefetch stream.
+typedef enum ps_prefetch_join {
+    PS_JOIN_BARRIER, // until all that was started has been moved
+    PS_JOIN_EVENT,   // until its own operands have been moved
+    PS_JOIN_STREAM,  // it reads behind the prefetch, line by line, and ends no earlier
+    PS_JOIN_COUNT,
+} ps_prefetch_join;
+
+const char *ps_prefetch_join_name(ps_prefetch_join join); // "barrier", "event", "stream"
+
+// What is known of a machine that is described and not measured (docs/machines.md). All zeros say
+// nothing: no fixed costs, every rate is reached, memory has no end. Shares are from 0 to 1, and 0
+// is read as 1.
+typedef struct ps_machine_profile {
+    // Of read_gbs, what is reached by reads of
+    double weight_share;     //   weights
+    double kv_share;         //   the KV of one head of this rank: it is contiguous
+    double kv_strided_share; //   the KV of several heads
+    double kv_cache_share;   // of cache_read_gbs, by reads of KV; of weights it is linear_share
+    double compute_share;    // of int8_gops and f32_gops, by linears and attention
+    double l2_share;         // of L2, what prefetches may fill
+    // Attention reads in rows * KV heads * attention_splits pieces, one a core; with fewer pieces
+    // than cores it is so much slower. 0: never.
+    uint32_t cores, attention_splits;
+    double matmul_ns; // more, each linear and attention,
+    double vector_ns; //   and each vector operator
+    // Collectives, beside comm_ns and comm_gbs. With more ranks than server_ranks (0: no limit),
+    // they go inside servers first and last, and between servers by links of their own.
+    uint32_t comm_shape;     // ps_comm_shape
+    double comm_step_ns;     // more, each step
+    uint32_t element_bytes;  // of a number that crosses ranks; 0: 4
+    uint32_t server_ranks;   //
+    double server_comm_ns;   // between servers
+    double server_step_ns;   //
+    double server_comm_gbs;  // of one rank
+    uint32_t join;           // ps_prefetch_join
+    uint64_t memory_bytes;   // of one rank; 0: no limit
+    // Where experts that are not in memory come from: the host's memory while it lasts, then a
+    // disk. 0 bytes a nanosecond: there is none.
+    uint64_t host_bytes;
+    double host_ns, host_gbs;
+    double disk_ns, disk_gbs;
+    // Area of the chip, at area_nm nanometres; 0: not known.
+    double area_nm, core_mm2, l2_mm2_per_mib;
+} ps_machine_profile;
+
 typedef struct ps_machine {
     char name[64];         // CPU model
     uint32_t threads;      // workers that the rates below are for
@@ -22,7 +79,17 @@ typedef struct ps_machine {
     double comm_gbs; //   and a larger one so many bytes a nanosecond more
     bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
     char source[40]; // of the rates: one of those below, "tuned 2026-11-29", or what a file says
+    ps_machine_profile profile;
 } ps_machine;
+
+// A share as it is meant.
+static inline double ps_machine_share(double share)
+{
+    return share == 0 ? 1 : share;
+}
+
+// L2 of all workers, as far as prefetches may fill it.
+uint64_t ps_machine_l2_bytes(const ps_machine *machine);
 
 #define PS_RATES_DEFAULT "defaults"
 #define PS_RATES_QUICK "measured quickly now"

@@ -62,7 +62,7 @@ static uint64_t time_bytes(const ps_graph *graph, const ps_pass_options *options
 // at 40 and 80 us on a Zen 4 core).
 static uint64_t spill_bytes(const ps_machine *machine)
 {
-    const uint64_t l2 = machine->l2_bytes * machine->threads;
+    const uint64_t l2 = ps_machine_l2_bytes(machine);
     return machine->llc_bytes >= 4 * l2 ? l2 / 2 : 0;
 }
 
@@ -73,7 +73,7 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
     const ps_machine *machine = options->machine;
     if (options->prefetch == PS_PREFETCH_PRESERVE) {
         return (budget){.policy = PS_PREFETCH_PRESERVE,
-                        .is.left_bytes = machine->l2_bytes * machine->threads};
+                        .is.left_bytes = ps_machine_l2_bytes(machine)};
     }
     const uint64_t most = ps_prefetch_cache_bytes(machine) + spill_bytes(machine);
     const uint64_t room = most > ahead_bytes ? most - ahead_bytes : 0;

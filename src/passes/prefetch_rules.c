@@ -52,7 +52,7 @@ bool ps_prefetch_is_bound_by_memory(const ps_pass_options *options,
 
 uint64_t ps_prefetch_cache_bytes(const ps_machine *machine)
 {
-    return machine->l2_bytes * machine->threads / 16 * 15;
+    return ps_machine_l2_bytes(machine) / 16 * 15;
 }
 
 ps_prefetch_budget ps_prefetch_budget_of(uint64_t time_bytes, uint64_t room_bytes)

@@ -1,0 +1,84 @@
+// engine/design_point.h - what a model takes on a machine, in simulated time.
+//
+// A design point is a model by its architecture, a machine by its rates and a workload. Its plans
+// are those that a session would run (passes/), played event by event (explore/play.h): decode
+// steps at several lengths of the contexts between prompt and end, and prompts in steps of many
+// rows. Layers that are alike are planned once. Thread-safe: nothing is shared but what is read.
+#ifndef PS_ENGINE_DESIGN_POINT_H
+#define PS_ENGINE_DESIGN_POINT_H
+
+#include "engine/json_fields.h"
+#include "explore/play.h"
+#include "model/model.h"
+
+#include <prestage/prestage.h>
+
+// Static batching: all sequences have prompts as long, and generate as much.
+typedef struct ps_workload {
+    uint32_t batch;          // sequences
+    uint32_t context_tokens; // of each at its end,
+    uint32_t prompt_tokens;  //   of which so many are its prompt; 0: two thirds
+    uint32_t ranks;          // devices that share the model
+    uint32_t context_shards; // ranks that share the KV of a head, by position; 0 and 1: none
+    uint32_t weight_bits;    // 4, 8 or 16; 0: as the model has them
+    uint32_t kv_bits;        // 4, 8 or 16; 0: 16
+    uint32_t prefetch;       // ps_prefetch_policy
+    uint32_t comm_schedule;  // ps_comm_schedule
+    bool sequence_parallel;
+    ps_prefetch_ratios ratios; // of the policy ratio
+    double experts_kept;       // part of the experts that are in memory; 0: as many as fit
+    double coverage;           // part of the uses that those serve; 0: as they are many
+    double slo_ns;             // of a token; 0: none
+} ps_workload;
+
+// Names of its members in specs, as "workload.batch"; ratios are not among them.
+extern const ps_json_field ps_workload_fields[];
+extern const size_t ps_workload_field_count;
+
+// What comes out. Times of a step are means over the generated tokens.
+typedef struct ps_design_point {
+    double step_ns;      // a decode step: the time of a token
+    double first_ns;     // the first of them
+    double last_ns;      // the last
+    double prompt_ns;    // all prompts
+    double total_ns;     // from the first token in to the last one out
+    double tokens_per_s; // generated, of all sequences
+    double attention_ns; // of a step: from a layer's start to its first collective, all layers
+    double ffn_ns;       //   from there to the second
+    double comm_ns;      //   collectives, whether hidden or not
+    double wait_ns;      //   waits for collectives and prefetches
+    double attention_prefetch_ns; // of a step: prefetches of what attention segments read
+    double ffn_prefetch_ns;       //   and FFN segments
+    double moved_bytes;           // of a step
+    double saved_ns;
+    double ops_per_byte;    // of a step, all operators: 2 a multiply-add
+    double weight_bytes;    // of a rank, experts that are kept among them
+    double kv_bytes;        // of a rank, at the end
+    double memory_bytes;    // both
+    double layer_attention_bytes; // of a rank: weights of attention of the first layer,
+    double layer_kv_bytes;        //   its KV at the end,
+    double layer_ffn_bytes;       //   its feed-forward weights
+    double area_mm2;              // of a chip; 0: not known
+    double tokens_per_s_per_mm2;  // of all chips; 0: not known
+    double fits;                  // 1, or 0: memory_bytes are more than a rank has
+    double meets_slo;             // 1 or 0
+} ps_design_point;
+
+// Its members as numbers of doubles, by name.
+typedef struct ps_design_metric {
+    const char *name, *unit, *what;
+    size_t offset;
+} ps_design_metric;
+extern const ps_design_metric ps_design_metrics[];
+extern const size_t ps_design_metric_count;
+
+// file: NULL for a model by architecture alone. Scratch comes from the arena, which may be reset
+// afterwards. What does not fit into memory is computed all the same.
+//
+// PS_INVALID      a workload that contradicts itself; the message names the member
+// PS_UNSUPPORTED  more ranks than the model can be shared by
+PS_MUST_USE ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *file,
+                                           const ps_machine *machine, const ps_workload *workload,
+                                           ps_arena *arena, ps_design_point *out);
+
+#endif
