@@ -7,10 +7,14 @@ static ps_status simulate(const ps_gguf *file, const ps_plan_options *options, p
                           ps_machine *machine, ps_play *out)
 {
     ps_plan *plan = NULL;
+    ps_played played = {.span_count = 0};
     PS_TRY(ps_engine_plan_for(file, options, arena, machine, &plan));
-    return ps_play_plan(
-        plan, machine,
-        &(ps_play_options){.rows = plan->rows_max, .position = plan->context_max - 1}, arena, out);
+    PS_TRY(
+        ps_play_plan(plan, machine,
+                     &(ps_play_options){.rows = plan->rows_max, .position = plan->context_max - 1},
+                     arena, &played));
+    *out = played.sums;
+    return PS_OK;
 }
 
 ps_status ps_simulate_file(const char *path, const ps_plan_options *options, ps_machine *machine,

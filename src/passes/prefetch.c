@@ -54,7 +54,9 @@ static uint64_t time_bytes(const ps_graph *graph, const ps_pass_options *options
     const uint64_t bytes = ps_cost_moved_bytes(
         collective->op, &collective->attributes, options->rows_max,
         ps_plan_row_bytes(&graph->values[collective->output]));
-    return (uint64_t)((double)ps_cost_collective_ns(machine, bytes) * machine->fill_gbs);
+    return (uint64_t)(ps_cost_collective_ns(machine, collective->op, collective->attributes.ranks,
+                                            bytes) *
+                      machine->fill_gbs);
 }
 
 // What L2 gives up goes to a last level that is large beside it, and is still read faster from

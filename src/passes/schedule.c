@@ -376,9 +376,13 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     const uint64_t moved = is_collective ? moved_bytes(s, step) : 0;
     const uint64_t work_ns = ps_cost_work_ns(machine, &work);
     const uint64_t all_ns = step->op == PS_OP_LINEAR_ALL_REDUCE
-                                ? ps_cost_fused_ns(machine, work_ns, moved, step->attributes.chunks)
-                            : is_collective ? ps_cost_collective_ns(machine, moved)
-                                            : work_ns;
+                                ? ps_cost_fused_ns(machine, work_ns, step->attributes.ranks, moved,
+                                                   step->attributes.chunks)
+                            : is_collective
+                                ? (uint64_t)(ps_cost_collective_ns(machine, step->op,
+                                                                   step->attributes.ranks, moved) +
+                                             0.5)
+                                : work_ns;
     step->predicted_ns = all_ns +
                          (step->barrier && workers > 1 ? (uint64_t)machine->barrier_ns : 0);
 }
