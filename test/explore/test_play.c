@@ -21,11 +21,11 @@ static ps_status run(ps_graph *graph, void *context)
     played *p = context;
     ps_plan *plan = NULL;
     PS_TRY(ps_passes_run(graph, &p->options, &plan));
-    ps_played played;
+    ps_played step;
     PS_TRY(ps_play_plan(plan, p->options.machine,
                         &(ps_play_options){.rows = p->rows, .position = 10}, graph->arena,
-                        &played));
-    p->play = played.sums;
+                        &step));
+    p->play = step.sums;
     return PS_OK;
 }
 
