@@ -46,7 +46,8 @@ static double stored_bytes(const player *p, const ps_plan_step *step, uint32_t i
     }
     const bool attends = step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
     return value->kind == PS_VALUE_KV && attends
-               ? (double)p->options->rows * (p->options->position + 1.0) *
+               ? (double)p->options->rows *
+                     (double)ps_context_share(&step->attributes, p->options->position + 1ULL) *
                      (double)ps_value_kv_bytes(value)
                : 0;
 }
@@ -75,7 +76,8 @@ static void count_ops(const player *p, const ps_plan_step *step, double *int8, d
             double *ops = ps_dtype_is_quantised(value->dtype) ? int8 : f32;
             *ops += rows * value->rows * value->columns;
         } else if (value->kind == PS_VALUE_KV && step->op != PS_OP_KV_WRITE) {
-            *f32 += p->options->rows * (p->options->position + 1.0) *
+            *f32 += p->options->rows *
+                    (double)ps_context_share(&step->attributes, p->options->position + 1ULL) *
                     p->plan->values[step->inputs[0]].is.columns * 2;
         }
     }
@@ -125,7 +127,9 @@ static double asked_bytes(const player *p, const ps_plan_step *prefetch)
 {
     const ps_value *value = &p->plan->values[prefetch->inputs[0]].is;
     const double whole = value->kind == PS_VALUE_KV
-                             ? (double)p->options->rows * p->options->position *
+                             ? (double)p->options->rows *
+                                   (double)ps_context_share(&prefetch->attributes,
+                                                            p->options->position) *
                                    (double)ps_value_kv_bytes(value)
                              : (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
                                        (value->experts == 0 ? 1 : value->experts) -
