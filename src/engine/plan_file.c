@@ -64,18 +64,20 @@ static json_t *step_json(const ps_plan *plan, uint32_t i)
 }
 
 // Bytes of all that a prefetch would move whole.
-static uint64_t whole_bytes(const ps_plan *plan, const ps_value *value)
+static uint64_t whole_bytes(const ps_plan *plan, const ps_op_attributes *prefetch,
+                            const ps_value *value)
 {
-    return value->kind == PS_VALUE_KV ? plan->context_max * ps_value_kv_bytes(value)
-                                      : ps_packed_bytes(value->dtype, value->rows, value->columns) *
-                                            (value->experts == 0 ? 1 : value->experts);
+    return value->kind == PS_VALUE_KV
+               ? ps_context_share(prefetch, plan->context_max) * ps_value_kv_bytes(value)
+               : ps_packed_bytes(value->dtype, value->rows, value->columns) *
+                     (value->experts == 0 ? 1 : value->experts);
 }
 
 static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
 {
     const ps_op_attributes *a = &plan->steps[i].attributes;
     const ps_value *value = &plan->values[plan->steps[i].inputs[0]].is;
-    const uint64_t whole = whole_bytes(plan, value);
+    const uint64_t whole = whole_bytes(plan, a, value);
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name,
         "site", ps_site_name((ps_site)a->site), "layer", (int)a->layer, "window",

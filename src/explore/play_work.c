@@ -35,12 +35,14 @@ uint64_t ps_play_rows(const ps_play_work *w, const ps_plan_value *value)
     return ps_plan_rows(w->plan, &value->is, w->options->rows, logits);
 }
 
-// Positions of a sequence that attention reads, of what this rank has of them.
-static double positions(const ps_play_work *w, const ps_value *kv)
+// Positions of a sequence that a step reads the KV of, or a prefetch moves: of so many that are
+// there, those that the layer sees, and of them those that this rank has.
+static double positions(const ps_play_work *w, const ps_plan_step *step, const ps_value *kv,
+                        uint64_t there)
 {
     const uint32_t window = w->plan->kv_windows[kv->kv_group];
-    const double all = w->options->position + 1.0;
-    return window == 0 ? all : smaller(all, window);
+    const uint64_t seen = window == 0 || there < window ? there : window;
+    return (double)ps_context_share(&step->attributes, seen);
 }
 
 // Each row uses others, at worst.
@@ -72,8 +74,9 @@ double ps_play_stored_bytes(const ps_play_work *w, const ps_plan_step *step, uin
                    ? (double)(w->options->rows * ps_dtype_row_bytes(value->dtype, value->columns))
                    : weight_bytes(value) * ps_play_used_part(w, step, id);
     }
-    return value->kind == PS_VALUE_KV && attends(step) ? kv_bytes(w, value, positions(w, value))
-                                                       : 0;
+    return value->kind == PS_VALUE_KV && attends(step)
+               ? kv_bytes(w, value, positions(w, step, value, w->options->position + 1ULL))
+               : 0;
 }
 
 double ps_play_asked_bytes(const ps_play_work *w, const ps_plan_step *prefetch)
@@ -81,7 +84,8 @@ double ps_play_asked_bytes(const ps_play_work *w, const ps_plan_step *prefetch)
     const ps_value *value = value_of(w, prefetch->inputs[0]);
     // The row that this step writes is not there yet.
     const double whole = value->kind == PS_VALUE_KV
-                             ? kv_bytes(w, value, positions(w, value) - 1)
+                             ? kv_bytes(w, value,
+                                        positions(w, prefetch, value, w->options->position))
                              : weight_bytes(value) - prefetch->attributes.skip;
     return prefetch->attributes.bytes == 0 ? whole : smaller(whole, prefetch->attributes.bytes);
 }
@@ -109,8 +113,8 @@ double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, doubl
             *(ps_dtype_is_quantised(value->dtype) ? &int8 : &f32) += rows * value->rows *
                                                                      value->columns;
         } else if (value->kind == PS_VALUE_KV && attends(step)) {
-            f32 += w->options->rows * positions(w, value) * value_of(w, step->inputs[0])->columns *
-                   2;
+            f32 += w->options->rows * positions(w, step, value, w->options->position + 1ULL) *
+                   value_of(w, step->inputs[0])->columns * 2;
         }
     }
     *ops = 2 * (int8 + f32);

@@ -86,6 +86,7 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
 static ps_prefetch_operand operand_of(const ps_graph *graph, const ps_node *node, uint32_t index)
 {
     return (ps_prefetch_operand){.op = node->op,
+                                 .attributes = &node->attributes,
                                  .value = &graph->values[node->inputs[index]],
                                  .query_columns = graph->values[node->inputs[0]].columns};
 }
@@ -144,6 +145,7 @@ static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *option
                        .site = reader->attributes.site,
                        .bytes = is_whole ? 0 : (uint32_t)smaller(bytes, UINT32_MAX),
                        .skip = (uint32_t)smaller(skip, UINT32_MAX),
+                       .context_shards = reader->attributes.context_shards,
                        .reason = reason}};
     b->ahead[id] += reason >= PS_REASON_DECLINED ? 0 : bytes;
     return ps_graph_add_node(graph, &node);
