@@ -5,6 +5,7 @@
 #include "explore/fold.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define PERIOD_MAX 16u        // of layers that differ
 #define PROMPT_ROWS 8192u     // of a step, at most
