@@ -67,15 +67,16 @@ typedef struct ps_cli_options {
     const char *plan_file;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
-    uint32_t ranks;                       // 0: as the launcher says, or one
-    uint32_t streams;                     // of bench; 0: not given
-    uint32_t static_batch, static_tokens; // sequences, and tokens of each; 0: no such test
-    const char *comm_link;                // of --comm-sim
-    const char *compare;                  // of bench
-    const char *trace;                    // file
-    const char *record_experts;           // counts file
-    const char *route_log;                // file
-    const char *svg;                      // file
+    uint32_t ranks;                                // 0: as the launcher says, or one
+    uint32_t context_shards, weight_bits, kv_bits; // of plans; 0: not given
+    uint32_t streams;                              // of bench; 0: not given
+    uint32_t static_batch, static_tokens;          // sequences, and tokens of each; 0: no such test
+    const char *comm_link;                         // of --comm-sim
+    const char *compare;                           // of bench
+    const char *trace;                             // file
+    const char *record_experts;                    // counts file
+    const char *route_log;                         // file
+    const char *svg;                               // file
     ps_cli_routes routes;
     ps_cli_list set_sizes; // of hot sets; none: not given
     uint32_t phases;       // bits (1 << ps_phase) of what is ranked

@@ -2,6 +2,8 @@
 // 800 lines because each option has one place.
 #include "cli/options_internal.h"
 
+#include "base/shapes.h"
+
 #define RANKS (SESSIONS | PS_CLI_TUNE)
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
@@ -13,6 +15,7 @@
     (PS_CLI_PLAN | PS_CLI_COMPILE | PS_CLI_TUNE | PS_CLI_EXPERTS_RECORD | PS_CLI_EXPERTS_RANK |    \
      PS_CLI_EXPERTS_SYNTH)
 #define MADE_ROUTES (PS_CLI_EXPERTS_REPLAY | PS_CLI_EXPERTS_SYNTH)
+#define PLANS (PS_CLI_PLAN | PS_CLI_SIMULATE)
 #define SAMPLES (PS_CLI_RUN | PS_CLI_EXPERTS_RECORD)
 
 const ps_option_line ps_option_lines[] = {
@@ -25,7 +28,8 @@ const ps_option_line ps_option_lines[] = {
      0,
      0,
      "FILE",
-     "the model; or the first argument"},
+     "the model; or the first argument. plan and simulate also take an architecture: llama3-8b, or "
+     "a config.json"},
     {{"json"}, 0, PS_OPTION_FLAG, PS_CLI_ALL, AT(json), 0, 0, NULL, "one JSON document on stdout"},
     {{"verbose"}, 'v', PS_OPTION_FLAG, PS_CLI_ALL, AT(verbose), 0, 0, NULL, "say more on stderr"},
     // what goes in
@@ -151,7 +155,7 @@ const ps_option_line ps_option_lines[] = {
     {{"context", "ctx-size"},
      'c',
      PS_OPTION_U32,
-     PS_CLI_PLAN | PS_CLI_SIMULATE,
+     PLANS,
      AT(context),
      0,
      1 << 30,
@@ -160,7 +164,7 @@ const ps_option_line ps_option_lines[] = {
     {{"batch", "rows", "batch-size"},
      'b',
      PS_OPTION_U32,
-     PS_CLI_PLAN | PS_CLI_SIMULATE,
+     PLANS,
      AT(rows),
      1,
      PS_BATCH_ROWS_MAX,
@@ -508,12 +512,51 @@ const ps_option_line ps_option_lines[] = {
     {{"tensor-parallel-size", "tp"},
      0,
      PS_OPTION_U32,
-     RANKS | PS_CLI_EXPERTS_RECORD,
+     (RANKS | PS_CLI_EXPERTS_RECORD) & ~PLANS,
      AT(ranks),
      1,
      64,
      "N",
      "processes on this host that share the model (default 1); under mpirun its ranks do"},
+    {{"tensor-parallel-size", "tp"},
+     0,
+     PS_OPTION_U32,
+     PLANS,
+     AT(ranks),
+     1,
+     PS_RANKS_MAX,
+     "N",
+     "ranks that share the model (default 1)"},
+    {{"context-shards"},
+     0,
+     PS_OPTION_U32,
+     PLANS,
+     AT(context_shards),
+     1,
+     PS_RANKS_MAX,
+     "N",
+     "of the ranks, so many share each KV cache by positions, where there are more ranks than "
+     "heads "
+     "(default 1); nothing runs such plans"},
+    {{"weight-bits"},
+     0,
+     PS_OPTION_U32,
+     PLANS,
+     AT(weight_bits),
+     4,
+     16,
+     "N",
+     "bits of a weight, 4, 8 or 16, of a model without weights (default: as its config.json says)"},
+    {{"kv-bits"},
+     0,
+     PS_OPTION_U32,
+     PLANS,
+     AT(kv_bits),
+     4,
+     16,
+     "N",
+     "bits of a key or value, 4, 8 or 16, without scales, in place of -ctk and -ctv; nothing runs "
+     "4 and 8"},
     {{"comm-sim"},
      0,
      PS_OPTION_TEXT,
@@ -876,7 +919,7 @@ const ps_option_line ps_option_lines[] = {
     {{"machine"},
      0,
      PS_OPTION_TEXT,
-     PS_CLI_PLAN | PS_CLI_SIMULATE,
+     PLANS,
      AT(machine),
      0,
      0,
@@ -904,7 +947,7 @@ const ps_option_line ps_option_lines[] = {
     {{"no-measure"},
      0,
      PS_OPTION_FLAG,
-     PS_CLI_PLAN | PS_CLI_SIMULATE,
+     PLANS,
      AT(no_measure),
      0,
      0,

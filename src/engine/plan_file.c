@@ -1,4 +1,5 @@
 // engine/plan_file.c - the plan of a model file, printed.
+#include "engine/architecture_file.h"
 #include "engine/machine_open.h"
 #include "engine/session_plans.h"
 #include "engine/streamed.h"
@@ -364,11 +365,10 @@ static ps_status split_memory(const ps_gguf *file, const ps_model_config *config
                : ps_memory_plan(config, file, machine, &given, out);
 }
 
-ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
-                             ps_machine *machine, ps_plan **out)
+ps_status ps_engine_plan_for(const ps_model_source *source, const ps_plan_options *options,
+                             ps_arena *arena, ps_machine *machine, ps_plan **out)
 {
-    const ps_model_config *config = NULL;
-    PS_TRY(ps_model_read(file, arena, &config));
+    const ps_model_config *config = source->config;
     uint32_t context = options->context_tokens;
     if (context == 0) {
         context = config->context_tokens < 4096 ? config->context_tokens : 4096;
@@ -384,26 +384,31 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     PS_TRY(ps_engine_open_machine(options, machine));
     ps_prefetch_policy policy = options->prefetch;
     PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
+    ps_pass_options pass = {.rows_max = rows,
+                            .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
+                            .context_max = context,
+                            .k_dtype = ps_kv_type_dtype(options->k_type),
+                            .v_dtype = ps_kv_type_dtype(options->v_type),
+                            .machine = machine,
+                            .ranks = options->ranks,
+                            .context_shards = options->context_shards,
+                            .prefetch = policy,
+                            .ratios = options->ratios,
+                            .prefetch_threads = options->prefetch_threads,
+                            .comm_schedule = options->comm_schedule,
+                            .sequence_parallel = options->sequence_parallel,
+                            .best_logits = options->best_logits};
+    if (options->kv_bits > 0) {
+        PS_TRY(ps_architecture_bits("kv bits", options->kv_bits, &pass.k_dtype));
+        pass.v_dtype = pass.k_dtype;
+    }
     ps_memory_split split = {.streams = false};
-    PS_TRY(split_memory(file, config, options, machine, &split));
-    const ps_pass_options pass = {.rows_max = rows,
-                                  .streams_experts = split.streams,
-                                  .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
-                                  .context_max = context,
-                                  .k_dtype = ps_kv_type_dtype(options->k_type),
-                                  .v_dtype = ps_kv_type_dtype(options->v_type),
-                                  .machine = machine,
-                                  .ranks = options->ranks,
-                                  .prefetch = policy,
-                                  .ratios = options->ratios,
-                                  .prefetch_threads = options->prefetch_threads,
-                                  .comm_schedule = options->comm_schedule,
-                                  .sequence_parallel = options->sequence_parallel,
-                                  .best_logits = options->best_logits};
-    return ps_engine_make_plan(config, file, &pass, arena, out);
+    PS_TRY(split_memory(source->file.gguf, config, options, machine, &split));
+    pass.streams_experts = split.streams;
+    return ps_engine_make_plan(config, source->file.gguf, &pass, arena, out);
 }
 
-static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
+static ps_status make_and_print(const ps_model_source *source, const ps_plan_options *options,
                                 ps_plan_format format, ps_machine *machine, ps_arena *arena,
                                 ps_buffer *out)
 {
@@ -411,10 +416,8 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
         .machine = machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
     ps_memory_split split = {.experts = 0};
-    const ps_model_config *config;
-    PS_TRY(ps_engine_plan_for(file, options, arena, machine, &plan));
-    PS_TRY(ps_model_read(file, arena, &config));
-    PS_TRY(split_memory(file, config, options, machine, &split));
+    PS_TRY(ps_engine_plan_for(source, options, arena, machine, &plan));
+    PS_TRY(split_memory(source->file.gguf, source->config, options, machine, &split));
     switch (format) {
     case PS_PLAN_JSON:
         return print_json(plan, &pass, &split, out);
@@ -425,9 +428,22 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     }
 }
 
-static ps_status plan_session(session_plans *s, ps_arena *arena, ps_buffer *out)
+// Plans that a session is to run.
+static ps_status plan_session(session_plans *s, const ps_model_source *source, ps_buffer *out)
 {
-    PS_TRY(ps_model_read(s->file, arena, &s->config));
+    const ps_plan_options *options = s->options;
+    if (source->file.gguf == NULL) {
+        return ps_fail(PS_INVALID, "a plan file is for sessions, and those need weights; without "
+                                   "-o the plan is printed");
+    }
+    if (options->weight_bits > 0 || options->kv_bits > 0 || options->context_shards > 1) {
+        return ps_fail(PS_INVALID,
+                       "%s in a plan file, which is for sessions, and they cannot run "
+                       "that; without -o the plan is printed",
+                       options->context_shards > 1 ? "context shards" : "bits");
+    }
+    s->file = source->file.gguf;
+    s->config = source->config;
     return print_session(s, out);
 }
 
@@ -484,22 +500,24 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
 static ps_status plan_model(const char *path, const ps_plan_options *options, ps_plan_format format,
                             session_plans *session, char **out_text, size_t *out_length)
 {
-    ps_model_file file;
+    ps_model_source source;
     if (options->machine_file != NULL) { // its faults are not the model's
         PS_TRY(ps_engine_open_machine(options, &session->machine));
     }
-    PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
-    ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
-    session->file = file.gguf;
-    session->options = options;
-    const ps_status status = ps_engine_name_file(
-        path, format == PS_PLAN_SESSION
-                  ? plan_session(session, &arena, &text)
-                  : make_and_print(file.gguf, options, format, &session->machine, &arena, &text));
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_status status = ps_model_source_open(path, options->weight_bits, &arena, &source);
+    if (status == PS_OK) {
+        session->options = options;
+        status = ps_engine_name_file(path,
+                                     format == PS_PLAN_SESSION
+                                         ? plan_session(session, &source, &text)
+                                         : make_and_print(&source, options, format, &session->machine,
+                                                           &arena, &text));
+        ps_model_source_close(&source);
+    }
     ps_arena_deinit(&arena);
-    ps_model_file_close(&file);
     if (status != PS_OK) {
         ps_buffer_deinit(&text);
         return status;
