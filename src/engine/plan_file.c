@@ -1,14 +1,10 @@
 // engine/plan_file.c - the plan of a model file, printed.
 #include "engine/architecture_file.h"
-#include "engine/calibrate.h"
-#include "engine/machine_file.h"
+#include "engine/machine_open.h"
 #include "engine/session_plans.h"
 #include "engine/streamed.h"
 #include "engine/tune_ratios.h"
-#include "engine/tuned.h"
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "format/file_map.h"
 
 #include <inttypes.h>
@@ -267,65 +263,16 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 
 // ---- the call
 
-static ps_status measure_machine(const ps_kernels *kernels, ps_machine *machine)
+ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine)
 {
-    ps_team *team = NULL;
-    const uint64_t start = ps_clock_ns();
-    PS_TRY(ps_team_create(machine->threads, &team));
-    const ps_status status = ps_calibrate(team, kernels, machine);
-    ps_team_destroy(team);
-    ps_log(PS_LOG_INFO, "measuring took %.1f s; what prestage tune measures is kept",
-           (double)(ps_clock_ns() - start) / 1e9);
-    return status;
-}
-
-static ps_status set_link(const char *text, ps_machine *machine)
-{
-    ps_comm_link link = {0};
-    PS_TRY(ps_comm_link_parse(text, &link));
-    machine->comm_ns = (double)link.latency_ns;
-    machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
-    return PS_OK;
-}
-
-// What was tuned, with this link or without one; otherwise measured now.
-static ps_status rate_machine(const ps_plan_options *options, ps_machine *machine)
-{
-    ps_kernels kernels;
-    ps_tuned_key key;
-    ps_tuned tuned;
-    PS_TRY(ps_kernels_select(&kernels));
-    PS_TRY(ps_tuned_key_here(machine, kernels.isa, NULL, options->ranks, options->link, &key));
-    if (ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
+    if (machine->threads > 0) {
         return PS_OK;
     }
-    key.latency_ns = 0;
-    key.bits_per_second = 0;
-    if (options->link != NULL && ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
-    } else {
-        PS_TRY(measure_machine(&kernels, machine));
-    }
-    return options->link == NULL ? PS_OK : set_link(options->link, machine);
-}
-
-static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
-{
-    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
-    const uint32_t share = ps_machine_affinity_count() / ranks; // of the first rank, on one host
-    const uint32_t most = ps_machine_default_threads(ranks);
-    const uint32_t threads = options->threads > 0 ? options->threads
-                             : share < most       ? (share < 1 ? 1 : share)
-                                                  : most;
-    PS_TRY(ps_machine_discover(threads, machine));
-    if (options->machine_file == NULL && options->measure) {
-        return rate_machine(options, machine);
-    }
-    if (options->machine_file != NULL) {
-        PS_TRY(ps_tuned_read_machine(options->machine_file, machine));
-    }
-    return options->link == NULL ? PS_OK : set_link(options->link, machine);
+    const ps_machine_use use = {.threads = options->threads,
+                                .ranks = options->ranks,
+                                .link = options->link,
+                                .measure = options->measure};
+    return ps_machine_open(options->machine_file, &use, NULL, NULL, machine);
 }
 
 // Plans of a session, for a file of them.
@@ -389,9 +336,7 @@ static ps_status print_session(session_plans *s, ps_buffer *out)
                                       .comm_schedule = options->comm_schedule,
                                       .sequence_parallel = options->sequence_parallel};
     PS_TRY(ps_session_options_complete(s->config, &s->session));
-    if (s->machine.threads == 0) {
-        PS_TRY(describe_machine(options, &s->machine));
-    }
+    PS_TRY(ps_engine_open_machine(options, &s->machine));
     PS_TRY(
         ps_prefetch_threads_check(s->session.prefetch_threads, &s->machine, &s->session.prefetch));
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
@@ -436,9 +381,7 @@ ps_status ps_engine_plan_for(const ps_model_source *source, const ps_plan_option
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
     PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
-    if (machine->threads == 0) {
-        PS_TRY(describe_machine(options, machine));
-    }
+    PS_TRY(ps_engine_open_machine(options, machine));
     ps_prefetch_policy policy = options->prefetch;
     PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
     ps_pass_options pass = {.rows_max = rows,
@@ -466,15 +409,15 @@ ps_status ps_engine_plan_for(const ps_model_source *source, const ps_plan_option
 }
 
 static ps_status make_and_print(const ps_model_source *source, const ps_plan_options *options,
-                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+                                ps_plan_format format, ps_machine *machine, ps_arena *arena,
+                                ps_buffer *out)
 {
-    ps_machine machine = {.threads = 0};
     const ps_pass_options pass = {
-        .machine = &machine, .prefetch = options->prefetch, .ratios = options->ratios};
+        .machine = machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
     ps_memory_split split = {.experts = 0};
-    PS_TRY(ps_engine_plan_for(source, options, arena, &machine, &plan));
-    PS_TRY(split_memory(source->file.gguf, source->config, options, &machine, &split));
+    PS_TRY(ps_engine_plan_for(source, options, arena, machine, &plan));
+    PS_TRY(split_memory(source->file.gguf, source->config, options, machine, &split));
     switch (format) {
     case PS_PLAN_JSON:
         return print_json(plan, &pass, &split, out);
@@ -506,21 +449,19 @@ static ps_status plan_session(session_plans *s, const ps_model_source *source, p
 
 // ---- graphs of others
 
-static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_arena *arena,
-                                ps_buffer *out)
+static ps_status prefetch_graph(ps_str text, const ps_plan_options *options,
+                                const ps_machine *machine, ps_arena *arena, ps_buffer *out)
 {
     if (options->prefetch == PS_PREFETCH_RATIO) {
         return ps_fail(PS_UNSUPPORTED, "a graph says nothing of waits, which the policy ratio goes "
                                        "by; preserve or auto would be right");
     }
     ps_graph graph;
-    ps_machine machine;
     ps_graph_init(&graph, arena);
-    PS_TRY(describe_machine(options, &machine));
     const ps_pass_options pass = {
         .rows_max = options->rows == 0 ? 1 : options->rows,
         .context_max = options->context_tokens == 0 ? 4096 : options->context_tokens,
-        .machine = &machine,
+        .machine = machine,
         .prefetch = options->prefetch,
         .ratios = options->ratios};
     PS_TRY(ps_graph_parse(text, &graph));
@@ -536,12 +477,14 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
+    ps_machine machine = {.threads = 0};
+    PS_TRY(ps_engine_open_machine(&options, &machine));
     PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
-                                            &options, &arena, &text);
+                                            &options, &machine, &arena, &text);
     ps_arena_deinit(&arena);
     ps_file_unmap(bytes, size_bytes);
     if (status != PS_OK) {
@@ -558,6 +501,9 @@ static ps_status plan_model(const char *path, const ps_plan_options *options, ps
                             session_plans *session, char **out_text, size_t *out_length)
 {
     ps_model_source source;
+    if (options->machine_file != NULL) { // its faults are not the model's
+        PS_TRY(ps_engine_open_machine(options, &session->machine));
+    }
     ps_arena arena;
     ps_buffer text = {0};
     ps_arena_init(&arena, ARENA_BYTES);
@@ -567,7 +513,8 @@ static ps_status plan_model(const char *path, const ps_plan_options *options, ps
         status = ps_engine_name_file(path,
                                      format == PS_PLAN_SESSION
                                          ? plan_session(session, &source, &text)
-                                         : make_and_print(&source, options, format, &arena, &text));
+                                         : make_and_print(&source, options, format, &session->machine,
+                                                           &arena, &text));
         ps_model_source_close(&source);
     }
     ps_arena_deinit(&arena);
