@@ -640,8 +640,8 @@ typedef struct ps_plan_options {
     ps_kv_type k_type, v_type; // as of a session
     uint32_t ranks;            // the plan of rank 0 of so many, on this host; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
-    const char *machine_file;  // JSON with the numbers of a machine, or what `prestage tune` wrote
-                               // on another one; NULL: this one
+    const char *machine_file;  // a machine by its name (prestage machine list), or a file as
+                               // docs/machines.md says; NULL: this one
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;

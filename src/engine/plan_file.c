@@ -1,13 +1,9 @@
 // engine/plan_file.c - the plan of a model file, printed.
-#include "engine/calibrate.h"
-#include "engine/machine_file.h"
+#include "engine/machine_open.h"
 #include "engine/session_plans.h"
 #include "engine/streamed.h"
 #include "engine/tune_ratios.h"
-#include "engine/tuned.h"
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "format/file_map.h"
 
 #include <inttypes.h>
@@ -266,65 +262,13 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 
 // ---- the call
 
-static ps_status measure_machine(const ps_kernels *kernels, ps_machine *machine)
-{
-    ps_team *team = NULL;
-    const uint64_t start = ps_clock_ns();
-    PS_TRY(ps_team_create(machine->threads, &team));
-    const ps_status status = ps_calibrate(team, kernels, machine);
-    ps_team_destroy(team);
-    ps_log(PS_LOG_INFO, "measuring took %.1f s; what prestage tune measures is kept",
-           (double)(ps_clock_ns() - start) / 1e9);
-    return status;
-}
-
-static ps_status set_link(const char *text, ps_machine *machine)
-{
-    ps_comm_link link = {0};
-    PS_TRY(ps_comm_link_parse(text, &link));
-    machine->comm_ns = (double)link.latency_ns;
-    machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
-    return PS_OK;
-}
-
-// What was tuned, with this link or without one; otherwise measured now.
-static ps_status rate_machine(const ps_plan_options *options, ps_machine *machine)
-{
-    ps_kernels kernels;
-    ps_tuned_key key;
-    ps_tuned tuned;
-    PS_TRY(ps_kernels_select(&kernels));
-    PS_TRY(ps_tuned_key_here(machine, kernels.isa, NULL, options->ranks, options->link, &key));
-    if (ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
-        return PS_OK;
-    }
-    key.latency_ns = 0;
-    key.bits_per_second = 0;
-    if (options->link != NULL && ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
-    } else {
-        PS_TRY(measure_machine(&kernels, machine));
-    }
-    return options->link == NULL ? PS_OK : set_link(options->link, machine);
-}
-
 static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
 {
-    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
-    const uint32_t share = ps_machine_affinity_count() / ranks; // of the first rank, on one host
-    const uint32_t most = ps_machine_default_threads(ranks);
-    const uint32_t threads = options->threads > 0 ? options->threads
-                             : share < most       ? (share < 1 ? 1 : share)
-                                                  : most;
-    PS_TRY(ps_machine_discover(threads, machine));
-    if (options->machine_file == NULL && options->measure) {
-        return rate_machine(options, machine);
-    }
-    if (options->machine_file != NULL) {
-        PS_TRY(ps_tuned_read_machine(options->machine_file, machine));
-    }
-    return options->link == NULL ? PS_OK : set_link(options->link, machine);
+    const ps_machine_use use = {.threads = options->threads,
+                                .ranks = options->ranks,
+                                .link = options->link,
+                                .measure = options->measure};
+    return ps_machine_open(options->machine_file, &use, NULL, NULL, machine);
 }
 
 // Plans of a session, for a file of them.
