@@ -262,8 +262,11 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 
 // ---- the call
 
-static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
+ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine)
 {
+    if (machine->threads > 0) {
+        return PS_OK;
+    }
     const ps_machine_use use = {.threads = options->threads,
                                 .ranks = options->ranks,
                                 .link = options->link,
@@ -332,9 +335,7 @@ static ps_status print_session(session_plans *s, ps_buffer *out)
                                       .comm_schedule = options->comm_schedule,
                                       .sequence_parallel = options->sequence_parallel};
     PS_TRY(ps_session_options_complete(s->config, &s->session));
-    if (s->machine.threads == 0) {
-        PS_TRY(describe_machine(options, &s->machine));
-    }
+    PS_TRY(ps_engine_open_machine(options, &s->machine));
     PS_TRY(
         ps_prefetch_threads_check(s->session.prefetch_threads, &s->machine, &s->session.prefetch));
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
@@ -380,9 +381,7 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
     PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
-    if (machine->threads == 0) {
-        PS_TRY(describe_machine(options, machine));
-    }
+    PS_TRY(ps_engine_open_machine(options, machine));
     ps_prefetch_policy policy = options->prefetch;
     PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
     ps_memory_split split = {.streams = false};
@@ -405,17 +404,17 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
 }
 
 static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
-                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+                                ps_plan_format format, ps_machine *machine, ps_arena *arena,
+                                ps_buffer *out)
 {
-    ps_machine machine = {.threads = 0};
     const ps_pass_options pass = {
-        .machine = &machine, .prefetch = options->prefetch, .ratios = options->ratios};
+        .machine = machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
     ps_memory_split split = {.experts = 0};
     const ps_model_config *config;
-    PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
+    PS_TRY(ps_engine_plan_for(file, options, arena, machine, &plan));
     PS_TRY(ps_model_read(file, arena, &config));
-    PS_TRY(split_memory(file, config, options, &machine, &split));
+    PS_TRY(split_memory(file, config, options, machine, &split));
     switch (format) {
     case PS_PLAN_JSON:
         return print_json(plan, &pass, &split, out);
@@ -434,21 +433,19 @@ static ps_status plan_session(session_plans *s, ps_arena *arena, ps_buffer *out)
 
 // ---- graphs of others
 
-static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_arena *arena,
-                                ps_buffer *out)
+static ps_status prefetch_graph(ps_str text, const ps_plan_options *options,
+                                const ps_machine *machine, ps_arena *arena, ps_buffer *out)
 {
     if (options->prefetch == PS_PREFETCH_RATIO) {
         return ps_fail(PS_UNSUPPORTED, "a graph says nothing of waits, which the policy ratio goes "
                                        "by; preserve or auto would be right");
     }
     ps_graph graph;
-    ps_machine machine;
     ps_graph_init(&graph, arena);
-    PS_TRY(describe_machine(options, &machine));
     const ps_pass_options pass = {
         .rows_max = options->rows == 0 ? 1 : options->rows,
         .context_max = options->context_tokens == 0 ? 4096 : options->context_tokens,
-        .machine = &machine,
+        .machine = machine,
         .prefetch = options->prefetch,
         .ratios = options->ratios};
     PS_TRY(ps_graph_parse(text, &graph));
@@ -464,12 +461,14 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
+    ps_machine machine = {.threads = 0};
+    PS_TRY(ps_engine_open_machine(&options, &machine));
     PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
-                                            &options, &arena, &text);
+                                            &options, &machine, &arena, &text);
     ps_arena_deinit(&arena);
     ps_file_unmap(bytes, size_bytes);
     if (status != PS_OK) {
@@ -486,6 +485,9 @@ static ps_status plan_model(const char *path, const ps_plan_options *options, ps
                             session_plans *session, char **out_text, size_t *out_length)
 {
     ps_model_file file;
+    if (options->machine_file != NULL) { // its faults are not the model's
+        PS_TRY(ps_engine_open_machine(options, &session->machine));
+    }
     PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
@@ -495,7 +497,7 @@ static ps_status plan_model(const char *path, const ps_plan_options *options, ps
     const ps_status status = ps_engine_name_file(
         path, format == PS_PLAN_SESSION
                   ? plan_session(session, &arena, &text)
-                  : make_and_print(file.gguf, options, format, &arena, &text));
+                  : make_and_print(file.gguf, options, format, &session->machine, &arena, &text));
     ps_arena_deinit(&arena);
     ps_model_file_close(&file);
     if (status != PS_OK) {

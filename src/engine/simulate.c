@@ -21,6 +21,9 @@ ps_status ps_simulate_file(const char *path, const ps_plan_options *options, ps_
                            ps_play *out)
 {
     ps_model_file file;
+    if (options->machine_file != NULL) { // its faults are not the model's
+        PS_TRY(ps_engine_open_machine(options, machine));
+    }
     PS_TRY(ps_model_file_open(path, &file));
     ps_arena arena;
     ps_arena_init(&arena, (size_t)4 << 30);
