@@ -203,6 +203,7 @@ static ps_status look_ahead(const ps_cli_options *options, ps_machine *machine, 
                                       .threads = options->threads,
                                       .link = options->comm_link,
                                       .machine_file = options->machine,
+                                      .measure = options->machine != NULL,
                                       .prefetch = POLICIES[i]};
         PS_TRY(ps_simulate_file(options->model, &plan, machine, &out->plays[i]));
     }

@@ -17,13 +17,14 @@
 #define MADE_ROUTES (PS_CLI_EXPERTS_REPLAY | PS_CLI_EXPERTS_SYNTH)
 #define PLANS (PS_CLI_PLAN | PS_CLI_SIMULATE)
 #define SAMPLES (PS_CLI_RUN | PS_CLI_EXPERTS_RECORD)
+#define MACHINES (PS_CLI_MACHINE_LIST | PS_CLI_MACHINE_SHOW | PS_CLI_MACHINE_CHECK)
 
 const ps_option_line ps_option_lines[] = {
     {{"help"}, 'h', PS_OPTION_FLAG, PS_CLI_ALL, AT(help), 0, 0, NULL, "show this"},
     {{"model"},
      'm',
      PS_OPTION_TEXT,
-     PS_CLI_ALL,
+     PS_CLI_ALL & ~MACHINES,
      AT(model),
      0,
      0,
@@ -182,7 +183,7 @@ const ps_option_line ps_option_lines[] = {
     {{"threads"},
      't',
      PS_OPTION_U32,
-     STEPS | PS_CLI_COMPILE | PS_CLI_TUNE | PS_CLI_EXPERTS_RECORD,
+     STEPS | PS_CLI_COMPILE | PS_CLI_TUNE | PS_CLI_EXPERTS_RECORD | PS_CLI_MACHINE_SHOW,
      AT(threads),
      0,
      4096,
@@ -512,7 +513,7 @@ const ps_option_line ps_option_lines[] = {
     {{"tensor-parallel-size", "tp"},
      0,
      PS_OPTION_U32,
-     (RANKS | PS_CLI_EXPERTS_RECORD) & ~PLANS,
+     ((RANKS | PS_CLI_EXPERTS_RECORD) & ~PLANS) | PS_CLI_MACHINE_SHOW,
      AT(ranks),
      1,
      64,
@@ -560,7 +561,7 @@ const ps_option_line ps_option_lines[] = {
     {{"comm-sim"},
      0,
      PS_OPTION_TEXT,
-     RANKS,
+     RANKS | PS_CLI_MACHINE_SHOW,
      AT(comm_link),
      0,
      0,
@@ -923,9 +924,9 @@ const ps_option_line ps_option_lines[] = {
      AT(machine),
      0,
      0,
-     "FILE",
-     "the numbers of another machine, as JSON: what --json prints as \"machine\", or what "
-     "prestage tune wrote there"},
+     "NAME|FILE",
+     "another machine: a name of prestage machine list, or a file of JSON, as that of prestage "
+     "tune; this: this one"},
     {{"machine"},
      0,
      PS_OPTION_TEXT,
@@ -942,12 +943,12 @@ const ps_option_line ps_option_lines[] = {
      AT(machine),
      0,
      0,
-     "FILE",
-     "find ratios for the machine of this JSON, in simulated time, and measure nothing here"},
+     "NAME|FILE",
+     "find ratios for another machine, as of plan, in simulated time, and measure nothing here"},
     {{"no-measure"},
      0,
      PS_OPTION_FLAG,
-     PLANS,
+     PLANS | PS_CLI_MACHINE_SHOW,
      AT(no_measure),
      0,
      0,
