@@ -4,19 +4,24 @@
 // knows light and dark. Eight colours are told apart by colour-blind readers; further series have
 // other dashes, and neighbours always other marks. Names of any length and bytes are taken: cut
 // where there is no room, whole in the element's <title>. Numbers that are not finite are "none":
-// gaps in lines, bars that are not there, hatched cells. The same input gives the same bytes.
-// All memory but *out comes from the arena given. Not thread-safe for one *out.
+// gaps in lines, bars that are not there, hatched cells; so are numbers beyond 1e150. The same
+// input gives the same bytes. A title is for those who cannot see the picture: the one above it is
+// the caller's. On failure (memory) *out may hold a part.
 #ifndef PS_CLI_PLOT_H
 #define PS_CLI_PLOT_H
 
 #include "base/memory.h"
+
+// A number with its unit as people read it: "192 MiB", "2.5 ms", "1.61"; "none" if it is none.
+#define PS_PLOT_VALUE_BYTES 64u
+void ps_plot_value_text(double value, const char *unit, char out[PS_PLOT_VALUE_BYTES]);
 
 // The style of all pictures, for a <style> element.
 extern const char ps_plot_css[];
 
 // An axis: numbers, or places in a row.
 typedef struct ps_plot_axis {
-    const char *name;          // of a column: "workload.batch", "step_ns"
+    const char *name;          // "batch"; NULL: none
     const char *unit;          // "ns", "bytes", ""; scaled to what is read easily
     bool is_log;               // numbers that are not above 0 have no place then
     const char *const *places; // [place_count], named; then numbers are indices. NULL: numbers
@@ -74,13 +79,13 @@ typedef enum ps_timeline_lane {
 
 typedef struct ps_timeline_span {
     ps_timeline_lane lane;
-    double begin_ns, end_ns; // 0 <= begin <= end; those of a lane may overlap
+    double begin_ns, end_ns; // 0 <= begin <= end
     const char *label;       // NULL: none
 } ps_timeline_span;
 
 typedef struct ps_timeline_policy {
-    const char *name; // "serial", "fused", "preserve"
-    const ps_timeline_span *spans;
+    const char *name;              // "serial", "fused", "preserve"
+    const ps_timeline_span *spans; // by begin_ns; those of a lane may overlap
     uint32_t span_count;
     double total_ns; // marked
 } ps_timeline_policy;
