@@ -7,6 +7,7 @@
 #define INSIDE_HEIGHT 290.0
 #define SWATCH 30.0 // what stands before a name
 #define LEGEND_GAP 18.0
+#define NAME_WIDTH_MAX 540.0
 #define BARS_SHARE 0.8 // of a place
 
 // ---- ranges
@@ -22,10 +23,15 @@ static void add_points(const ps_plot *plot, ps_plot_range *x, ps_plot_range *y)
             }
         }
     }
+    // Marks have to be seen; whether an axis counts in powers of two is not theirs to say.
+    const bool x_has_other = x->has_other_power;
+    const bool y_has_other = y->has_other_power;
     for (uint32_t i = 0; i < plot->mark_count; i++) {
         ps_plot_range_add(x, &plot->x, plot->marks[i].x);
         ps_plot_range_add(y, &plot->y, plot->marks[i].y);
     }
+    x->has_other_power = x_has_other;
+    y->has_other_power = y_has_other;
 }
 
 static void make_scales(const ps_plot *plot, ps_plot_frame *frame)
@@ -42,37 +48,46 @@ static void make_scales(const ps_plot *plot, ps_plot_frame *frame)
 
 // ---- the legend
 
-static void measure_legend(const ps_plot *plot, ps_plot_frame *frame)
+// Where the next name goes. Names stand side by side while a line has room.
+typedef struct cursor {
+    double x, y, next_x;
+} cursor;
+
+static cursor legend_start(const ps_plot_frame *frame)
 {
-    double widest = 0;
+    return (cursor){.next_x = frame->left, .y = frame->legend_top + PS_PLOT_LINE / 2};
+}
+
+static void advance(const ps_plot_frame *frame, const char *name, cursor *at)
+{
+    const double width = fmin(ps_svg_text_width(name), NAME_WIDTH_MAX) + SWATCH + LEGEND_GAP;
+    if (at->next_x > frame->left && at->next_x + width > frame->right + LEGEND_GAP) {
+        at->next_x = frame->left;
+        at->y += PS_PLOT_LINE;
+    }
+    at->x = at->next_x;
+    at->next_x += width;
+}
+
+// The height of what draw_legend makes.
+static double legend_height(const ps_plot_frame *frame)
+{
+    const ps_plot *plot = frame->plot;
+    cursor at = legend_start(frame);
+    bool is_empty = true;
     for (uint32_t i = 0; i < plot->series_count; i++) {
         if (plot->series[i].name != NULL) {
-            widest = fmax(widest, ps_svg_text_width(plot->series[i].name));
-            frame->legend_count++;
+            advance(frame, plot->series[i].name, &at);
+            is_empty = false;
         }
     }
     for (uint32_t i = 0; i < plot->mark_count; i++) {
         if (ps_plot_mark_is_named(plot, i)) {
-            widest = fmax(widest, ps_svg_text_width(plot->marks[i].label));
-            frame->legend_count++;
+            advance(frame, plot->marks[i].label, &at);
+            is_empty = false;
         }
     }
-    const double room = PS_PLOT_WIDTH - 2 * PS_PLOT_MARGIN;
-    frame->legend_width = fmin(widest + SWATCH + LEGEND_GAP, room);
-    frame->legend_columns = (uint32_t)(room / frame->legend_width);
-}
-
-static double legend_x(const ps_plot_frame *frame, uint32_t entry)
-{
-    const double shift = frame->legend_columns == 1 ? PS_PLOT_MARGIN : frame->left;
-    const double used = frame->legend_columns * frame->legend_width;
-    const double left = fmin(shift, PS_PLOT_WIDTH - PS_PLOT_MARGIN - used);
-    return left + entry % frame->legend_columns * frame->legend_width;
-}
-
-static double legend_y(const ps_plot_frame *frame, uint32_t entry)
-{
-    return frame->legend_top + (entry / frame->legend_columns + 0.5) * PS_PLOT_LINE;
+    return is_empty ? 0 : at.y + PS_PLOT_LINE / 2 - frame->legend_top;
 }
 
 static void draw_swatch(ps_svg *svg, const ps_plot_frame *frame, uint32_t series, double x,
@@ -92,24 +107,21 @@ static void draw_swatch(ps_svg *svg, const ps_plot_frame *frame, uint32_t series
 static void draw_legend(ps_svg *svg, const ps_plot_frame *frame)
 {
     const ps_plot *plot = frame->plot;
-    const double room = frame->legend_width - SWATCH - LEGEND_GAP / 2;
-    uint32_t entry = 0;
+    cursor at = legend_start(frame);
     for (uint32_t i = 0; i < plot->series_count; i++) {
         if (plot->series[i].name != NULL) {
-            const double x = legend_x(frame, entry);
-            const double y = legend_y(frame, entry++);
-            draw_swatch(svg, frame, i, x, y);
-            ps_svg_label(svg, x + SWATCH, y + 4, "", plot->series[i].name, room);
+            advance(frame, plot->series[i].name, &at);
+            draw_swatch(svg, frame, i, at.x, at.y);
+            ps_svg_label(svg, at.x + SWATCH, at.y + 4, "", plot->series[i].name, NAME_WIDTH_MAX);
         }
     }
     for (uint32_t i = 0; i < plot->mark_count; i++) {
         if (ps_plot_mark_is_named(plot, i)) {
-            const double x = legend_x(frame, entry);
-            const double y = legend_y(frame, entry++);
+            advance(frame, plot->marks[i].label, &at);
             ps_svg_add(svg, "<g class=\"ink\">");
-            ps_plot_mark_shape(svg, x + 12, y);
+            ps_plot_mark_shape(svg, at.x + 12, at.y);
             ps_svg_add(svg, "</path></g>\n");
-            ps_svg_label(svg, x + SWATCH, y + 4, "", plot->marks[i].label, room);
+            ps_svg_label(svg, at.x + SWATCH, at.y + 4, "", plot->marks[i].label, NAME_WIDTH_MAX);
         }
     }
 }
@@ -132,10 +144,7 @@ static double lay_out(const ps_plot *plot, ps_plot_frame *frame)
     const double step = (frame->right - frame->left) / (frame->x.high - frame->x.low);
     frame->legend_top = frame->bottom + ps_plot_bottom_height(&frame->x, step) + 6 +
                         (plot->x.name == NULL ? 0 : PS_PLOT_LINE + 6);
-    const uint32_t rows = frame->legend_count == 0
-                              ? 0
-                              : (frame->legend_count - 1) / frame->legend_columns + 1;
-    return frame->legend_top + rows * PS_PLOT_LINE + 4;
+    return frame->legend_top + legend_height(frame) + 6;
 }
 
 static void draw_grid(ps_svg *svg, const ps_plot_frame *frame)
@@ -175,7 +184,6 @@ void ps_plot_frame_begin(ps_svg *svg, const ps_plot *plot, bool is_bars, ps_plot
 {
     *out = (ps_plot_frame){.plot = plot, .is_bars = is_bars};
     make_scales(plot, out);
-    measure_legend(plot, out);
     ps_plot_begin(svg, plot->title, lay_out(plot, out));
     draw_grid(svg, out);
     ps_plot_left_labels(svg, &out->y, out->left);

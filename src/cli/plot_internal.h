@@ -74,8 +74,6 @@ typedef struct ps_plot_frame {
     ps_plot_scale x, y;
     double left, top, right, bottom; // of the area inside
     double legend_top;
-    uint32_t legend_count, legend_columns;
-    double legend_width; // of a column
 } ps_plot_frame;
 
 // Begins a picture, and draws all but series, marks and legend.

@@ -101,8 +101,8 @@ static void draw_across(ps_svg *svg, const ps_plot_frame *frame, const ps_plot_m
     const double at = is_level ? ps_plot_scale_at(&frame->y, mark->y)
                                : ps_plot_scale_at(&frame->x, mark->x);
     const double slot = (frame->right - frame->left) / 4;
-    const double width = ps_svg_text_width(mark->label);
-    const bool flips = !is_level && at + 5 + fmin(width, slot) > frame->right;
+    const bool flips = !is_level && at > (frame->left + frame->right) / 2 &&
+                       at + 5 + ps_svg_text_width(mark->label) > frame->right;
     if (is_level) {
         ps_svg_add(svg, "<path class=\"line\" stroke-dasharray=\"5 4\" d=\"M%.1f %.1fH%.1f\">",
                    frame->left, at, frame->right);
@@ -115,7 +115,8 @@ static void draw_across(ps_svg *svg, const ps_plot_frame *frame, const ps_plot_m
     const double x = is_level ? frame->right - 5 - slot * (number % 4) : at + (flips ? -5 : 5);
     const double y = is_level ? at - 5 : frame->top + 13 + PS_PLOT_LINE * (number % 8);
     ps_svg_label(svg, x, is_level && y < frame->top + 10 ? at + 13 : y,
-                 is_level || flips ? "class=\"halo end\"" : "class=\"halo\"", mark->label, slot);
+                 is_level || flips ? "class=\"halo end\"" : "class=\"halo\"", mark->label,
+                 is_level || flips ? x - frame->left : frame->right - x);
 }
 
 void ps_plot_marks(ps_svg *svg, const ps_plot_frame *frame)

@@ -174,12 +174,12 @@ static void make_powers(double base, double low, double high, ps_plot_scale *sca
     }
 }
 
-// Less than two decades: 1, 2 and 5 of them, from below `low` to above `high`.
+// Few decades: 1, 2 and 5 of them, from below `low` to above `high`.
 static void make_decades(double low, double high, ps_plot_scale *scale)
 {
     static const double OF_TEN[] = {1, 2, 5};
     const int first = exponent_of(10, low);
-    for (int i = 0; i < 3 * 4; i++) {
+    for (int i = 0; i < 3 * 5; i++) {
         const double tick = OF_TEN[i % 3] * pow(10, first + i / 3);
         const double next = OF_TEN[(i + 1) % 3] * pow(10, first + (i + 1) / 3);
         if (next > low * (1 + EQUAL)) {
@@ -197,7 +197,7 @@ static void make_log(const ps_plot_range *range, double low, double high, ps_plo
     const bool is_binary = frexp(scale->unit_size, &exponent) == 0.5;
     if (!range->has_other_power && is_binary) {
         make_powers(2, low, high, scale);
-    } else if (high / low < 50) {
+    } else if (high / low < 1000) {
         make_decades(low, high, scale);
     } else {
         make_powers(10, low, high, scale);
