@@ -63,7 +63,7 @@ typedef struct ps_report_parameter {
 // One spec. All is borrowed.
 typedef struct ps_report_section {
     const char *title, *about;    // about: NULL: none
-    const json_t *plots;          // as ps_plots_check left it; NULL: none
+    const json_t *plots;          // NULL: none
     const ps_result_table *table; // NULL: none
     const ps_report_expectation *expectations;
     const ps_report_parameter *parameters;
