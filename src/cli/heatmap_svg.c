@@ -1,5 +1,6 @@
 // cli/heatmap_svg.c - the map as one path a level, runs of equal cells joined, and two curves.
 #include "cli/heatmap.h"
+#include "cli/svg.h"
 
 #include <math.h>
 
@@ -13,25 +14,10 @@
 #define CURVE_HEIGHT 240u
 #define CURVE_GAP 50u
 
-// Light to dark, as they are read: yellow, orange, red, black.
-static const char *const COLOURS[PS_HEATMAP_LEVELS + 1] = {"#ffffff", "#fff7dc", "#feeab0",
-                                                           "#fed27a", "#fdae52", "#f57a38",
-                                                           "#d9451f", "#a0200f", "#4a0a06"};
-
-// Text as it may stand in XML, in ASCII.
-static ps_status print_escaped(const char *text, ps_buffer *out)
-{
-    for (; *text != '\0'; text++) {
-        const char c = *text >= 0x20 && *text < 0x7f ? *text : '?'; // bytes above are negative
-        const char *as = c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '>' ? "&gt;" : NULL;
-        PS_TRY(as == NULL ? ps_buffer_append(out, &c, 1) : ps_buffer_printf(out, "%s", as));
-    }
-    return PS_OK;
-}
-
 static ps_status print_level(const ps_heatmap *map, uint32_t level, uint32_t cell, ps_buffer *out)
 {
-    PS_TRY(ps_buffer_printf(out, "<path fill=\"%s\" d=\"", COLOURS[level]));
+    const ps_svg_colour colour = ps_svg_heat((double)level / PS_HEATMAP_LEVELS);
+    PS_TRY(ps_buffer_printf(out, "<path fill=\"%s\" d=\"", colour.text));
     for (uint32_t l = 0; l < map->layers; l++) {
         const uint64_t *uses = map->uses + (uint64_t)l * map->experts;
         for (uint32_t e = 0; e < map->experts;) {
@@ -117,7 +103,9 @@ ps_status ps_heatmap_svg(const ps_heatmap *map, ps_buffer *out)
                             "<text x=\"%u\" y=\"16\" font-size=\"12\">",
                             (right > least ? right : least) + RIGHT, curve_top + CURVE_HEIGHT + 20,
                             LEFT));
-    PS_TRY(print_escaped(map->title, out));
+    ps_svg svg = {.out = out};
+    ps_svg_text(&svg, map->title);
+    PS_TRY(svg.status);
     PS_TRY(ps_buffer_printf(out, "</text>\n"));
     for (uint32_t level = 1; level <= PS_HEATMAP_LEVELS; level++) {
         PS_TRY(print_level(map, level, cell, out));

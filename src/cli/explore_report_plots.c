@@ -1,0 +1,239 @@
+// cli/explore_report_plots.c - pictures with what is to be said of them, and the rows behind them.
+#include "cli/explore_report_parts.h"
+#include "cli/plot_groups.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#define ARENA_BYTES ((size_t)1 << 30)
+
+// ---- titles
+
+static const char *column_name(const ps_result_table *table, uint32_t column, ps_arena *arena)
+{
+    return ps_plot_column_name(&table->columns[column], arena);
+}
+
+// "speedup, step by batch"; NULL without memory.
+static const char *make_title(const ps_plot_spec *spec, const ps_result_table *table,
+                              ps_arena *arena)
+{
+    const bool is_map = spec->kind == PS_PLOT_HEATMAP;
+    const char *of = is_map ? column_name(table, spec->value, arena) : "";
+    for (uint32_t i = 0; i < spec->y.count && of != NULL && !is_map; i++) {
+        const char *name = column_name(table, spec->y.columns[i], arena);
+        of = name == NULL ? NULL : ps_arena_printf(arena, "%s%s%s", of, i == 0 ? "" : ", ", name);
+    }
+    const char *x = column_name(table, spec->x, arena);
+    const char *y = is_map ? column_name(table, spec->y.columns[0], arena) : "";
+    if (of == NULL || x == NULL || y == NULL) {
+        return NULL;
+    }
+    return ps_arena_printf(arena, "%s by %s%s%s", of, x, is_map ? " and " : "", y);
+}
+
+static ps_status find_title(ps_plot_spec *spec, const ps_report_section *section,
+                            const ps_timeline *timeline, ps_arena *arena)
+{
+    if (spec->title == NULL && timeline != NULL) {
+        spec->title = timeline->title == NULL ? "The time of a layer" : timeline->title;
+    } else if (spec->title == NULL && spec->kind == PS_PLOT_TABLE) {
+        spec->title = "Rows";
+    } else if (spec->title == NULL) {
+        spec->title = make_title(spec, section->table, arena);
+    }
+    return spec->title == NULL ? PS_EXHAUSTED : PS_OK;
+}
+
+// ---- captions
+
+static void add_value(ps_svg *html, const ps_result_column *column, const json_t *value)
+{
+    char text[PS_PLOT_VALUE_BYTES];
+    if (json_is_string(value)) {
+        ps_svg_text(html, json_string_value(value));
+        return;
+    }
+    ps_plot_value_text(json_is_boolean(value) ? json_is_true(value) : json_number_value(value),
+                       column->unit, text);
+    ps_svg_text(html, text);
+}
+
+// "batch 4 or 8": what `where` says of a column.
+static void add_condition(ps_svg *html, const ps_result_column *column, const json_t *values,
+                          ps_arena *arena)
+{
+    ps_svg_text(html, ps_plot_column_name(column, arena));
+    ps_svg_add(html, " ");
+    if (!json_is_array(values)) {
+        add_value(html, column, values);
+    }
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        ps_svg_add(html, i == 0 ? "" : " or ");
+        add_value(html, column, json_array_get(values, i));
+    }
+}
+
+static void add_where(ps_svg *html, const ps_plot_spec *spec, const ps_result_table *table,
+                      ps_arena *arena)
+{
+    const char *before = " Of ";
+    for (uint32_t c = 0; spec->where != NULL && c < table->column_count; c++) {
+        const json_t *values = json_object_get(spec->where, table->columns[c].name);
+        if (values != NULL) {
+            ps_svg_add(html, "%s", before);
+            add_condition(html, &table->columns[c], values, arena);
+            before = ", ";
+        }
+    }
+    ps_svg_add(html, *before == ',' ? "." : "");
+}
+
+static void add_note(ps_svg *html, uint32_t count, const char *what)
+{
+    if (count > 0) {
+        ps_svg_add(html, " <span class=\"note\">%u %s.</span>", count, what);
+    }
+}
+
+static void add_notes(ps_svg *html, const ps_plot_notes *notes)
+{
+    add_note(html, notes->doubled,
+             "rows share their place with one before and are not shown; a narrower \"where\" or a "
+             "further column in \"series\" would tell them apart");
+    add_note(html, notes->without_place,
+             "points are not above 0 and have no place on a logarithmic axis");
+    add_note(html, notes->series_left_out, "rows are of series beyond the most that are drawn");
+    add_note(html, notes->places_left_out, "rows are of places beyond the most that are drawn");
+    add_note(html, notes->panels_left_out, "rows are of panels beyond the most that are drawn");
+    add_note(html, notes->rows_left_out, "more rows are not shown");
+    add_note(html, notes->marks_left_out, "marks are of a place or a series that no row has");
+}
+
+// ---- figures
+
+static ps_status add_figure(ps_svg *html, ps_plot_spec *spec, const ps_report_section *section,
+                            const ps_timeline *timeline, ps_arena *arena)
+{
+    ps_plot_notes notes = {0};
+    PS_TRY(find_title(spec, section, timeline, arena));
+    ps_svg_add(html, "<figure>\n<h3>");
+    ps_svg_text(html, spec->title);
+    ps_svg_add(html, "</h3>\n");
+    PS_TRY(html->status);
+    if (timeline != NULL) {
+        ps_timeline titled = *timeline;
+        titled.title = spec->title;
+        PS_TRY(ps_plot_timeline(&titled, html->out));
+    } else {
+        PS_TRY(ps_plot_spec_draw(spec, section->table, arena, &notes, html->out));
+    }
+    ps_svg_add(html, "<figcaption>");
+    ps_svg_text(html, spec->about);
+    if (timeline == NULL) {
+        add_where(html, spec, section->table, arena);
+        add_notes(html, &notes);
+    }
+    ps_svg_add(html, "</figcaption>\n</figure>\n");
+    return html->status;
+}
+
+ps_status ps_report_plots(ps_svg *html, const ps_report_section *section)
+{
+    const ps_result_table none = {0};
+    ps_report_section filled = *section;
+    filled.table = section->table == NULL ? &none : section->table;
+    uint32_t timelines = 0;
+    for (size_t i = 0; i < json_array_size(section->plots); i++) {
+        ps_plot_spec spec;
+        const ps_timeline *timeline = NULL;
+        PS_TRY(ps_plot_spec_read(json_array_get(section->plots, i), (uint32_t)i,
+                                 filled.table->columns, filled.table->column_count, &spec));
+        if (spec.kind == PS_PLOT_TIMELINE) {
+            if (timelines == section->timeline_count) {
+                return ps_fail(PS_INVALID,
+                               "plots[%zu]: there are %u timelines and more plots of "
+                               "them",
+                               i, timelines);
+            }
+            timeline = &section->timelines[timelines++];
+        }
+        ps_arena arena;
+        ps_arena_init(&arena, ARENA_BYTES);
+        const ps_status status = add_figure(html, &spec, &filled, timeline, &arena);
+        ps_arena_deinit(&arena);
+        PS_TRY(status);
+    }
+    return PS_OK;
+}
+
+// ---- data
+
+static bool is_constant(const ps_result_table *table, uint32_t column)
+{
+    const ps_result_cell first = ps_plot_cell(table, 0, column);
+    for (uint32_t r = 1; r < table->row_count; r++) {
+        if (!ps_plot_cells_equal(&table->columns[column], first, ps_plot_cell(table, r, column))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void add_constant(ps_svg *html, const ps_result_table *table, uint32_t column)
+{
+    const ps_result_cell cell = ps_plot_cell(table, 0, column);
+    char text[PS_PLOT_VALUE_BYTES];
+    ps_svg_text(html, table->columns[column].name);
+    ps_svg_add(html, " ");
+    if (table->columns[column].is_text) {
+        ps_svg_text(html, cell.text == NULL ? "none" : cell.text);
+    } else {
+        ps_plot_value_text(cell.number, table->columns[column].unit, text);
+        ps_svg_text(html, text);
+    }
+}
+
+// Columns that do not vary need no place in a table.
+static void add_constants(ps_svg *html, const ps_result_table *table)
+{
+    const char *before = "<p class=\"quiet\">The same in all rows: ";
+    for (uint32_t c = 0; c < table->column_count && table->row_count > 1; c++) {
+        if (is_constant(table, c)) {
+            ps_svg_add(html, "%s", before);
+            add_constant(html, table, c);
+            before = "; ";
+        }
+    }
+    ps_svg_add(html, *before == ';' ? ".</p>\n" : "");
+}
+
+ps_status ps_report_data(ps_svg *html, const ps_report_section *section)
+{
+    const ps_result_table *table = section->table;
+    if (table == NULL || table->column_count == 0) {
+        return PS_OK;
+    }
+    const uint32_t most = PS_PLOT_ROWS_MAX;
+    const uint32_t rows = table->row_count < most ? table->row_count : most;
+    ps_svg_add(html, "<details><summary>Data: %u rows</summary>\n", table->row_count);
+    if (rows < table->row_count) {
+        ps_svg_add(html, "<p class=\"note\">The first %u of them.</p>\n", rows);
+    }
+    add_constants(html, table);
+    PS_TRY(html->status);
+    ps_plot_list columns = {0};
+    for (uint32_t c = 0; c < table->column_count; c++) {
+        if (table->row_count < 2 || !is_constant(table, c)) {
+            columns.columns[columns.count++] = c;
+        }
+        if (columns.count == PS_PLOT_LIST_MAX ||
+            (c + 1 == table->column_count && columns.count > 0)) {
+            PS_TRY(ps_plot_table(table, &columns, NULL, rows, true, html->out));
+            columns.count = 0;
+        }
+    }
+    ps_svg_add(html, "</details>\n");
+    return html->status;
+}
