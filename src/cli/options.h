@@ -97,6 +97,7 @@ typedef struct ps_cli_options {
     uint32_t phases;       // bits (1 << ps_phase) of what is ranked
     const char *machine;   // name or file
     const char *emit;      // of tune
+    uint32_t max_num_seqs; // of tune; 0: not given
     uint32_t objective;    // ps_cli_objective
     uint32_t time_limit;   // seconds; 0: not given
     ps_cli_list batches;   // of tune; none: not given
