@@ -89,14 +89,21 @@ uint64_t ps_cost_moved_bytes(ps_op op, const ps_op_attributes *attributes, uint3
     return (rows - (end - begin)) * row_bytes;
 }
 
+double ps_cost_chunk_ns(const ps_machine *machine, uint32_t ranks, uint64_t bytes)
+{
+    const double chunk_ns = machine->profile.chunk_ns;
+    const double ns = ps_cost_collective_ns(machine, PS_OP_LINEAR_ALL_REDUCE, ranks, bytes);
+    return chunk_ns == 0 ? ns : ns - machine->comm_ns + chunk_ns;
+}
+
 uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint32_t ranks,
                           uint64_t bytes, uint32_t chunks)
 {
-    const uint64_t work = work_ns / chunks;
-    const uint64_t moving = (uint64_t)(ps_cost_collective_ns(machine, PS_OP_LINEAR_ALL_REDUCE,
-                                                             ranks, bytes / chunks) +
-                                       0.5);
-    return work + (chunks - 1) * (work > moving ? work : moving) + moving;
+    const double work = (double)work_ns / chunks;
+    const double moving = ps_cost_chunk_ns(machine, ranks, bytes / chunks);
+    const double first = ps_cost_collective_ns(machine, PS_OP_LINEAR_ALL_REDUCE, ranks,
+                                               bytes / chunks);
+    return (uint64_t)(work + (chunks - 1) * (work > moving ? work : moving) + first + 0.5);
 }
 
 double ps_cost_weight_gbs(const ps_machine *machine, bool is_cached)

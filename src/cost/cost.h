@@ -29,6 +29,9 @@ double ps_cost_collective_ns(const ps_machine *machine, ps_op op, uint32_t ranks
 uint64_t ps_cost_moved_bytes(ps_op op, const ps_op_attributes *attributes, uint32_t rows,
                              uint64_t row_bytes);
 
+// Nanoseconds that a chunk of a sum takes which goes with its linear, behind the first one.
+double ps_cost_chunk_ns(const ps_machine *machine, uint32_t ranks, uint64_t bytes);
+
 // Nanoseconds of work whose result is summed over the ranks in chunks: while one is under way, the
 // next is computed.
 uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint32_t ranks,

@@ -43,6 +43,7 @@ const ps_json_field ps_profile_fields[] = {
     {"vector_ns", PS_JSON_F64, AT(vector_ns), 0, RATE_MAX},
     {"comm_shape", PS_JSON_COMM_SHAPE, AT(comm_shape), 0, 0},
     {"comm_step_ns", PS_JSON_F64, AT(comm_step_ns), 0, RATE_MAX},
+    {"chunk_ns", PS_JSON_F64, AT(chunk_ns), 0, RATE_MAX},
     {"element_bytes", PS_JSON_U32, AT(element_bytes), 1, 8},
     {"server_ranks", PS_JSON_U32, AT(server_ranks), 1, 65536},
     {"server_comm_ns", PS_JSON_F64, AT(server_comm_ns), 0, 1e12},

@@ -307,15 +307,17 @@ static void start_comm(player *p, const ps_plan_step *step)
 {
     wait_for_comm(p, step);
     const uint32_t chunks = step->attributes.chunks == 0 ? 1 : step->attributes.chunks;
-    const double chunk_ns = ps_play_collective_ns(&p->work, step, chunks);
+    double chunk_ns = 0;
+    const double first_ns = ps_play_collective_ns(&p->work, step, &chunk_ns);
     const double start = p->now;
     if (step->op == PS_OP_LINEAR_ALL_REDUCE) {
         run_step(p, step);
     }
     // The last chunk starts when all has been computed, and when the ones before have gone.
     const double first = start + (p->now - start) / chunks;
-    p->comm_done = larger(p->now, first + (chunks - 1) * chunk_ns) + chunk_ns;
-    p->sums.comm_ns += chunks * chunk_ns;
+    const double rest_ns = (chunks - 1) * chunk_ns;
+    p->comm_done = larger(p->now, first + rest_ns) + first_ns;
+    p->sums.comm_ns += first_ns + rest_ns;
     (void)add_span(p,
                    &(ps_play_span){.step = index_of(p, step),
                                    .lane = PS_LANE_COMM,

@@ -101,8 +101,8 @@ double ps_play_read_gbs(const ps_play_work *w, uint32_t id, bool is_cached)
     if (value->kind != PS_VALUE_KV) {
         return ps_cost_weight_gbs(w->machine, is_cached);
     }
-    const double heads = (double)value->columns / value->head_dim * kv_part(w);
-    return ps_cost_kv_gbs(w->machine, heads, w->options->rows * heads, is_cached);
+    const double heads = (double)value->columns / value->head_dim;
+    return ps_cost_kv_gbs(w->machine, heads * kv_part(w), w->options->rows * heads, is_cached);
 }
 
 double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, double *ops)
@@ -163,14 +163,17 @@ double ps_play_miss_ns(const ps_play_work *w, const ps_plan_step *step)
            (disk > 0 ? p->disk_ns + disk / p->disk_gbs : 0);
 }
 
-double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, uint32_t chunks)
+double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, double *chunk_ns)
 {
     const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
+    const uint32_t chunks = step->attributes.chunks == 0 ? 1 : step->attributes.chunks;
     const ps_plan_value *moved = &w->plan->values[whole];
     const uint64_t bytes = ps_cost_moved_bytes(step->op, &step->attributes,
                                                (uint32_t)ps_play_rows(w, moved),
-                                               ps_plan_row_bytes(&moved->is));
-    return ps_cost_collective_ns(w->machine, step->op, step->attributes.ranks, bytes / chunks);
+                                               ps_plan_row_bytes(&moved->is)) /
+                           chunks;
+    *chunk_ns = ps_cost_chunk_ns(w->machine, step->attributes.ranks, bytes);
+    return ps_cost_collective_ns(w->machine, step->op, step->attributes.ranks, bytes);
 }
 
 bool ps_play_is_made(const ps_play_work *w, const ps_plan_step *prefetch)

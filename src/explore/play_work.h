@@ -36,8 +36,8 @@ double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step);
 // Nanoseconds that the experts of a step which are not in memory take to come.
 double ps_play_miss_ns(const ps_play_work *w, const ps_plan_step *step);
 
-// Of a collective: as one, or one of its chunks.
-double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, uint32_t chunks);
+// Of a collective: as one, or the first of its chunks; *chunk_ns: another one of them.
+double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, double *chunk_ns);
 
 // Whether it is made in a step of so many rows.
 bool ps_play_is_made(const ps_play_work *w, const ps_plan_step *prefetch);

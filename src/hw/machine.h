@@ -45,8 +45,11 @@ typedef struct ps_machine_profile {
     double vector_ns; //   and each vector operator
     // Collectives, beside comm_ns and comm_gbs. With more ranks than server_ranks (0: no limit),
     // they go inside servers first and last, and between servers by links of their own.
-    uint32_t comm_shape;    // ps_comm_shape
-    double comm_step_ns;    // more, each step
+    uint32_t comm_shape; // ps_comm_shape
+    double comm_step_ns; // more, each step
+    // Of a sum that goes with its linear in chunks, each but the first, in place of comm_ns; 0: the
+    // same.
+    double chunk_ns;
     uint32_t element_bytes; // of a number that crosses ranks; 0: 4
     uint32_t server_ranks;  //
     double server_comm_ns;  // between servers
