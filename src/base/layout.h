@@ -80,7 +80,8 @@ typedef struct ps_packed_format {
 // dtype is F32, F16, BF16 or quantised.
 const ps_packed_format *ps_packed_format_get(ps_dtype dtype);
 
-// Bytes of one group of 16 rows, of planned-only formats, too. inputs is a multiple of the dtype's block columns.
+// Bytes of one group of 16 rows, of planned-only formats, too. inputs is a multiple of the dtype's
+// block columns.
 uint64_t ps_packed_group_bytes(ps_dtype dtype, uint64_t inputs);
 
 // Bytes of a whole packed weight: groups of 16, the last one padded. The result must fit.

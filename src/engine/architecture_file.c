@@ -118,7 +118,7 @@ static const json_t *value_of(const json_t *file, const char *key)
 // The keys of the table that say something, each number once.
 static ps_status pick_known(const json_t *file, json_t *known)
 {
-    size_t taken[FIELD_COUNT];
+    size_t taken[FIELD_COUNT] = {0};
     for (size_t i = 0; i < FIELD_COUNT; i++) {
         const json_t *value = value_of(file, FIELDS[i].key);
         bool is_new = value != NULL;

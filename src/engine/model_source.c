@@ -146,6 +146,7 @@ ps_status ps_model_source_open(const char *name, uint32_t weight_bits, ps_arena 
 {
     ps_model_source source = {.note = ""};
     PS_TRY(open_source(name, arena, &source));
+    ps_assert(source.config != NULL);
     const ps_status status = weight_bits == 0 ? PS_OK
                                               : set_weight_bits(&source, weight_bits, arena);
     if (status != PS_OK) {

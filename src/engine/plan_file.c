@@ -456,6 +456,10 @@ static ps_status prefetch_graph(ps_str text, const ps_plan_options *options,
         return ps_fail(PS_UNSUPPORTED, "a graph says nothing of waits, which the policy ratio goes "
                                        "by; preserve or auto would be right");
     }
+    if (options->weight_bits > 0 || options->kv_bits > 0 || options->context_shards > 1) {
+        return ps_fail(PS_INVALID, "a graph has its formats and its cut; bits and context shards "
+                                   "would not be right");
+    }
     ps_graph graph;
     ps_graph_init(&graph, arena);
     const ps_pass_options pass = {

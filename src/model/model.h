@@ -79,10 +79,10 @@ PS_MUST_USE ps_status ps_model_read(const ps_gguf *file, ps_arena *arena,
 // Builds the graph of one step into `graph`, which has just been initialised. `config` was read
 // from `file`; or `file` is NULL, and then every weight has the shape that the architecture expects
 // and the type that `config` says, vectors are F32, and what a file may have or not (biases that
-// the architecture does not ask for, factors of RoPE) is not there. The graph borrows neither. Operators: embed, rms_norm, linear with one weight,
-// add_bias, add, act_mul, softcap, rope_table, rope, kv_write, attention, select_logits, route,
-// expert_linear, expert_sum. Every weight is named as its tensor is; the KV of layer i is
-// "blk.<i>.kv"; the one output is "logits".
+// the architecture does not ask for, factors of RoPE) is not there. The graph borrows neither.
+// Operators: embed, rms_norm, linear with one weight, add_bias, add, act_mul, softcap, rope_table,
+// rope, kv_write, attention, select_logits, route, expert_linear, expert_sum. Every weight is named
+// as its tensor is; the KV of layer i is "blk.<i>.kv"; the one output is "logits".
 //
 // PS_INVALID      a tensor is missing or has another shape: the message names it and both shapes
 // PS_UNSUPPORTED  a tensor has a type that prestage does not compute with: name, type, and the

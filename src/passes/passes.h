@@ -36,7 +36,8 @@ typedef struct ps_pass_options {
 // rows are shared out.
 #define PS_REPLICATED_ROWS_MAX 8u
 
-// Gives the KV of all layers the formats of the options. PS_INVALID: heads whose columns are no whole blocks.
+// Gives the KV of all layers the formats of the options. PS_INVALID: heads whose columns are no
+// whole blocks.
 PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *options);
 
 // The part of the model that one rank computes: attention cut between query heads, feed-forward
@@ -44,8 +45,8 @@ PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *
 // where parts become whole. Weights become slices of their tensors (ps_value).
 //
 // With context_shards, attention is cut over ranks / context_shards groups of ranks, and everything
-// else over all ranks; an all_reduce of `ranks` = context_shards inside each group makes the results
-// of attention whole (shard.c).
+// else over all ranks; an all_reduce of context_shards ranks inside each group makes the results of
+// attention whole (shard.c).
 //
 // Where best_logits of each row are enough, and a rank's best are fewer than its share, only those
 // are gathered (all_gather_best).

@@ -8,11 +8,11 @@
 //    a layer, and the logits, which are gathered.
 // 3. Attention is cut between query heads; a KV head is on every rank that has one of its query
 //    heads. Cuts stand at whole blocks of the weight that is cut by columns.
-// 4. With context_shards, so many ranks that follow each other are a group, and attention is cut over
-//    groups. The ranks of a group have the same heads and project q, k and v all alike, but each
-//    attends to its share of the positions; an all_reduce inside the group makes the results whole
-//    (its bytes stand for those of the partial results), and of those each takes a share of the
-//    columns into its part of the attention output (Helix Parallelism, arXiv 2507.07120).
+// 4. With context_shards, so many ranks that follow each other are a group, and attention is cut
+//    over groups. The ranks of a group have the same heads and project q, k and v all alike, but
+//    each attends to its share of the positions; an all_reduce inside the group makes the results
+//    whole (its bytes stand for those of the partial results), and of those each takes a share of
+//    the columns into its part of the attention output (Helix Parallelism, arXiv 2507.07120).
 // Norms, residuals, embedding and routers are on every rank; or, with sequence_parallel (Reducing
 // Activation Recomputation, arXiv 2205.05198, section 4.2.2), norms and residuals from the first
 // sum on are of each rank's own rows, which a reduce_scatter gives and an all_gather_rows takes.
@@ -495,8 +495,8 @@ static ps_status shard(sharder *s)
 {
     ps_graph *graph = s->graph;
     const uint32_t count = graph->node_count;
-    // To a node, a collective behind it and a slice of a shared tensor, or of a collective's result,
-    // add a value each at most, and other rows of its operands two.
+    // To a node, a collective behind it and a slice of a shared tensor, or of what a collective
+    // gives, add a value each at most, and other rows of its operands two.
     const uint64_t values = graph->value_count + 4 * (uint64_t)count;
     ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
     s->parts = PS_ARENA_NEW(graph->arena, part, values);

@@ -589,6 +589,9 @@ static void test_public_plans(void **state)
                    ps_plan_file(PS_SOURCE_DIR "/test/fixtures/golden/smollm-q8_0.gguf",
                                 &(ps_plan_options){.ranks = 2, .context_shards = 2, .threads = 1},
                                 PS_PLAN_SESSION, &text, &length));
+    expect_failure(
+        PS_INVALID, "a graph has its formats and its cut",
+        ps_plan_graph(PS_SOURCE_DIR "/test/passes/prefetch.graph", &options, &text, &length));
     options.kv_bits = 2;
     expect_failure(PS_INVALID, "qwen2-7b: kv bits 2: 4, 8 or 16 would be right",
                    ps_plan_file("qwen2-7b", &options, PS_PLAN_TEXT, &text, &length));
