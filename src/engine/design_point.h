@@ -25,6 +25,7 @@ typedef struct ps_workload {
     uint32_t prefetch;       // ps_prefetch_policy
     uint32_t comm_schedule;  // ps_comm_schedule
     bool sequence_parallel;
+    bool even_kv; // KV heads that do not divide by the ranks are shared out by bytes all the same
     ps_prefetch_ratios ratios; // of the policy ratio
     double experts_kept;       // part of the experts that are in memory; 0: as many as fit
     double coverage;           // part of the uses that those serve; 0: as they are many
