@@ -78,7 +78,7 @@ static void add_condition(ps_svg *html, const ps_result_column *column, const js
 static void add_where(ps_svg *html, const ps_plot_spec *spec, const ps_result_table *table,
                       ps_arena *arena)
 {
-    const char *before = " Of ";
+    const char *before = " With ";
     for (uint32_t c = 0; spec->where != NULL && c < table->column_count; c++) {
         const json_t *values = json_object_get(spec->where, table->columns[c].name);
         if (values != NULL) {
@@ -90,25 +90,26 @@ static void add_where(ps_svg *html, const ps_plot_spec *spec, const ps_result_ta
     ps_svg_add(html, *before == ',' ? "." : "");
 }
 
-static void add_note(ps_svg *html, uint32_t count, const char *what)
+static void add_note(ps_svg *html, const char *what, uint32_t count)
 {
     if (count > 0) {
-        ps_svg_add(html, " <span class=\"note\">%u %s.</span>", count, what);
+        ps_svg_add(html, " <span class=\"note\">%s: %u.</span>", what, count);
     }
 }
 
 static void add_notes(ps_svg *html, const ps_plot_notes *notes)
 {
-    add_note(html, notes->doubled,
-             "rows share their place with one before and are not shown; a narrower \"where\" or a "
-             "further column in \"series\" would tell them apart");
-    add_note(html, notes->without_place,
-             "points are not above 0 and have no place on a logarithmic axis");
-    add_note(html, notes->series_left_out, "rows are of series beyond the most that are drawn");
-    add_note(html, notes->places_left_out, "rows are of places beyond the most that are drawn");
-    add_note(html, notes->panels_left_out, "rows are of panels beyond the most that are drawn");
-    add_note(html, notes->rows_left_out, "more rows are not shown");
-    add_note(html, notes->marks_left_out, "marks are of a place or a series that no row has");
+    add_note(html,
+             "Rows that share their place with one before and are not shown (a narrower \"where\" "
+             "or a further column in \"series\" would tell them apart)",
+             notes->doubled);
+    add_note(html, "Points that are not above 0 and have no place on a logarithmic axis",
+             notes->without_place);
+    add_note(html, "Rows of series beyond the most that are drawn", notes->series_left_out);
+    add_note(html, "Rows of places beyond the most that are drawn", notes->places_left_out);
+    add_note(html, "Rows of panels beyond the most that are drawn", notes->panels_left_out);
+    add_note(html, "Further rows, which are not shown", notes->rows_left_out);
+    add_note(html, "Marks of a place or a series that no row has", notes->marks_left_out);
 }
 
 // ---- figures
@@ -153,7 +154,7 @@ ps_status ps_report_plots(ps_svg *html, const ps_report_section *section)
         if (spec.kind == PS_PLOT_TIMELINE) {
             if (timelines == section->timeline_count) {
                 return ps_fail(PS_INVALID,
-                               "plots[%zu]: there are %u timelines and more plots of "
+                               "plots[%zu]: %u timelines were played, and there are more plots of "
                                "them",
                                i, timelines);
             }
