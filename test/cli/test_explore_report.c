@@ -1,6 +1,6 @@
-// Goal: a report says what there is, of any texts, and nothing that its reader's machine would carry
-// out; a plot that cannot be drawn is refused with the place and what would be right. Method: tables
-// of known numbers, texts of hostile bytes; the file is read back as text.
+// Goal: a report says what there is, of any texts, and nothing that its reader's machine would
+// carry out; a plot that cannot be drawn is refused with the place and what would be right. Method:
+// tables of known numbers, texts of hostile bytes; the file is read back as text.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

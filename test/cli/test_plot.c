@@ -1,7 +1,8 @@
 // ctest-labels: prop
-// Goal: pictures show what they are given: marks are inside their frame and where their numbers say,
-// ticks are round and cover the values, names of any bytes are escaped. Method: random data, hostile
-// numbers among them; the pictures' text is read back with sscanf, which knows nothing of scales.
+// Goal: pictures show what they are given: marks are inside their frame and where their numbers
+// say, ticks are round and cover the values, names of any bytes are escaped. Method: random data,
+// hostile numbers among them; the pictures' text is read back with sscanf, which knows nothing of
+// scales.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
