@@ -126,7 +126,7 @@ struct ps_model_options {
 // options may be NULL.
 //
 // PS_NOT_FOUND, PS_IO   the file cannot be read
-// PS_INVALID            the file is damaged or contradicts itself
+// PS_INVALID            the file is damaged or contradicts itself, or is an architecture alone
 // PS_NO_MEMORY          its weights are larger than the memory that is free
 // PS_INVALID            or memory_bytes are fewer than the model needs with such a session: the
 //                       message says how many, and for what
@@ -640,8 +640,8 @@ typedef struct ps_plan_options {
     ps_kv_type k_type, v_type; // as of a session
     uint32_t ranks;            // the plan of rank 0 of so many, on this host; 0: one
     const char *link;          // as of ps_ranks_options: how long collectives take; NULL: defaults
-    const char *machine_file;  // JSON with the numbers of a machine, or what `prestage tune` wrote
-                               // on another one; NULL: this one
+    const char *machine_file;  // a machine by its name (prestage machine list), or a file as
+                               // docs/machines.md says; NULL: this one
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
     ps_comm_schedule comm_schedule;
@@ -649,6 +649,12 @@ typedef struct ps_plan_options {
     bool sequence_parallel;              // as of a session
     uint32_t best_logits;                // as of a session
     uint64_t memory_bytes, expert_bytes; // as of a model: how they would be split is printed, too
+    // For machines that are simulated; no session runs such plans. Bits of a weight, of an
+    // architecture without weights, and of a key or value: 4, 8 or 16, without scales; 0: as the
+    // architecture, or k_type and v_type, say. Ranks that follow each other and share the positions
+    // of a KV, a divisor of ranks; 0: none.
+    uint32_t weight_bits, kv_bits;
+    uint32_t context_shards;
 } ps_plan_options;
 
 // Puts prefetches into a graph that somebody else wrote, in the text form of docs/graph-text.md: of
@@ -660,7 +666,8 @@ typedef struct ps_plan_options {
 PS_API PS_MUST_USE ps_status ps_plan_graph(const char *path, const ps_plan_options *options,
                                            char **out_text, size_t *out_length);
 
-// Makes the plan of a step of a model file without packing its weights, and prints it: steps with
+// Makes the plan of a step of a model without packing its weights, and prints it: of a model file,
+// of an architecture that prestage ships ("llama3-8b"), or of a config.json. It prints steps with
 // shapes, bytes, stream, split, barriers, windows and predicted times. With PS_PLAN_SESSION all
 // plans of all ranks of a session whose batch_rows and context_tokens are `rows` and
 // `context_tokens`, 0 meaning what it means there. *out_text: free with ps_free.

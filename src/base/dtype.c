@@ -23,6 +23,11 @@ ps_dtype ps_dtype_by_gguf_id(uint32_t gguf_id)
     return PS_DTYPE_COUNT;
 }
 
+bool ps_dtype_is_planned_only(ps_dtype dtype)
+{
+    return dtype == PS_DTYPE_I8 || dtype == PS_DTYPE_I4;
+}
+
 bool ps_dtype_is_quantised(ps_dtype dtype)
 {
     return ps_dtype_get(dtype)->block_columns > 1 && dtype != PS_DTYPE_Q8_ROW;

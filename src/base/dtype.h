@@ -24,6 +24,9 @@ const ps_dtype_info *ps_dtype_get(ps_dtype dtype);
 // PS_DTYPE_COUNT when no line of dtype.def has that GGUF id.
 ps_dtype ps_dtype_by_gguf_id(uint32_t gguf_id);
 
+// True for formats that plans are made with, but nothing computes: I8 and I4.
+bool ps_dtype_is_planned_only(ps_dtype dtype);
+
 // True for the block formats whose products run on int8 activations.
 bool ps_dtype_is_quantised(ps_dtype dtype);
 

@@ -80,7 +80,7 @@ typedef struct ps_packed_format {
 // dtype is F32, F16, BF16 or quantised.
 const ps_packed_format *ps_packed_format_get(ps_dtype dtype);
 
-// Bytes of one group of 16 rows. inputs is a multiple of the dtype's block columns.
+// Bytes of one group of 16 rows, of planned-only formats, too. inputs is a multiple of the dtype's block columns.
 uint64_t ps_packed_group_bytes(ps_dtype dtype, uint64_t inputs);
 
 // Bytes of a whole packed weight: groups of 16, the last one padded. The result must fit.
@@ -110,8 +110,8 @@ static inline const int16_t *ps_q8_row_sums(const void *row, uint32_t columns)
 // Of K in Q8_0: 32 columns, scales included.
 #define PS_KV_K_GROUP_BYTES (PS_KV_BLOCK_TOKENS * (sizeof(uint16_t) + PS_BLOCK_COLUMNS))
 
-// Bytes of K, or of V, in a KV block of one layer and KV head. dtype is F16 or Q8_0; head_dim is a
-// multiple of 8, of 32 for Q8_0.
+// Bytes of K, or of V, in a KV block of one layer and KV head. dtype is one of a KV; head_dim is a
+// multiple of 8, of 32 for all but F16.
 static inline uint64_t ps_kv_part_bytes(ps_dtype dtype, uint32_t head_dim)
 {
     return PS_KV_BLOCK_TOKENS * ps_dtype_row_bytes(dtype, head_dim);

@@ -115,4 +115,12 @@ typedef struct ps_op_attributes {
 #undef F32
 } ps_op_attributes;
 
+// Of so many positions of a KV, those that this rank holds, where several share them; the most that
+// one of them holds.
+static inline uint64_t ps_context_share(const ps_op_attributes *attributes, uint64_t positions)
+{
+    return attributes->context_shards <= 1 ? positions
+                                           : ps_divide_up(positions, attributes->context_shards);
+}
+
 #endif

@@ -61,8 +61,9 @@ static ps_status check_kv_dtype(ps_dtype dtype, uint32_t head_dim)
         return ps_fail(PS_INVALID, "dtype %d is unknown", (int)dtype);
     }
     const ps_dtype_info *format = ps_dtype_get(dtype);
-    if (dtype != PS_DTYPE_F16 && dtype != PS_DTYPE_Q8_0) {
-        return ps_fail(PS_INVALID, "kv is %s, F16 or Q8_0 would be right", format->name);
+    if (dtype != PS_DTYPE_F16 && dtype != PS_DTYPE_Q8_0 && !ps_dtype_is_planned_only(dtype)) {
+        return ps_fail(PS_INVALID, "kv is %s, F16 or Q8_0 would be right, or to plan I8 or I4",
+                       format->name);
     }
     return head_dim % format->block_columns == 0
                ? PS_OK
@@ -445,6 +446,7 @@ static ps_status check_attention_operands(const operands *o)
     PS_TRY(check_groups(attributes));
     PS_TRY(check_not_negative("softcap", attributes->softcap));
     PS_TRY(check_positive("scale", attributes->scale));
+    PS_TRY(ps_range_check("context_shards", attributes->context_shards, 0, PS_RANKS_MAX));
     PS_TRY(check_step_rows(o->in[0]));
     return check_step_rows(o->out);
 }

@@ -14,8 +14,8 @@ typedef uint32_t ps_value_id; // index into the values of a graph or a plan
 typedef struct ps_value {
     const char *name; // unique; a weight's is its tensor's name, or that with "@..." behind it
     ps_value_kind kind;
-    ps_dtype dtype;     // activations: F32 or Q8_ROW; kv: of K, F16 or Q8_0
-    ps_dtype v_dtype;   // kv: of V, F16 or Q8_0
+    ps_dtype dtype;     // activations: F32 or Q8_ROW; kv: of K, F16, Q8_0, I8 or I4
+    ps_dtype v_dtype;   // kv: of V, one of the same
     uint32_t rows;      // weights: outputs of one matrix, 1 for a vector
     uint32_t columns;   // weights: inputs; activations: columns of a row; kv: kv_heads * head_dim
     uint32_t experts;   // weights: matrices stacked, 0 for a plain one

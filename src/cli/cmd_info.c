@@ -1,6 +1,7 @@
 // cli/cmd_info.c - `prestage info`: what a file holds, also one that cannot run here.
 #include "cli/commands.h"
 #include "cli/json_writer.h"
+#include "engine/model_source.h"
 #include "format/pst.h"
 #include "model/model.h"
 
@@ -366,9 +367,83 @@ static ps_status print_text(const ps_cli_options *options, const findings *found
     return PS_OK;
 }
 
+// ---- architectures
+
+// Parameters, and bytes of all weights in the types that the configuration says.
+static ps_status count_weights(const ps_model_source *source, ps_arena *arena, uint64_t *out_values,
+                               uint64_t *out_bytes)
+{
+    ps_graph graph;
+    ps_graph_init(&graph, arena);
+    PS_TRY(ps_model_build(source->config, NULL, &graph));
+    *out_values = 0;
+    *out_bytes = 0;
+    for (uint32_t i = 0; i < graph.value_count; i++) {
+        const ps_value *value = &graph.values[i];
+        if (value->kind == PS_VALUE_WEIGHT) {
+            const uint64_t rows = (uint64_t)value->rows *
+                                  (value->experts == 0 ? 1 : value->experts);
+            *out_values += rows * value->columns;
+            *out_bytes += rows * ps_dtype_row_bytes(value->dtype, value->columns);
+        }
+    }
+    return PS_OK;
+}
+
+static ps_status show_architecture(const ps_cli_options *options, const ps_model_source *source,
+                                   ps_arena *arena)
+{
+    uint64_t parameters, bytes;
+    const ps_model_config *config = source->config;
+    const char *type = ps_dtype_get(config->weight_dtype)->name;
+    PS_TRY(count_weights(source, arena, &parameters, &bytes));
+    if (options->json) {
+        ps_json_writer json = {0};
+        ps_json_begin(&json, NULL, '{');
+        ps_json_text(&json, "path", options->model);
+        ps_json_text(&json, "architecture", config->architecture);
+        ps_json_integer(&json, "parameters", (int64_t)parameters);
+        ps_json_text(&json, "weight_type", type);
+        ps_json_integer(&json, "weight_bytes", (int64_t)bytes);
+        ps_json_bool(&json, "has_weights", false);
+        json_config(&json, config);
+        ps_json_text(&json, "source", source->note);
+        ps_json_end(&json, '}');
+        return ps_json_print(&json);
+    }
+    print_line("model", ps_str_of(options->model));
+    print_line("architecture", ps_str_of(config->architecture));
+    (void)printf("%-14s %.1f million\n", "parameters", (double)parameters / 1e6);
+    print_config(config);
+    (void)printf("%-14s none; in %s they would be %.1f MB\n", "weights", type, (double)bytes / 1e6);
+    (void)printf("%-14s ", "source");
+    for (const char *at = source->note; *at != '\0'; at++) {
+        (void)putchar((unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at);
+    }
+    (void)printf("%s\n", *source->note == '\0' ? "-" : "");
+    return PS_OK;
+}
+
+static ps_status info_of_architecture(const ps_cli_options *options)
+{
+    ps_model_source source;
+    ps_arena arena;
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_status status = ps_model_source_open(options->model, 0, &arena, &source);
+    if (status == PS_OK) {
+        status = show_architecture(options, &source, &arena);
+        ps_model_source_close(&source);
+    }
+    ps_arena_deinit(&arena);
+    return status;
+}
+
 ps_status ps_cli_info(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
+    if (ps_model_source_is_architecture(options->model)) {
+        return info_of_architecture(options);
+    }
     ps_model_file file;
     PS_TRY(ps_model_file_open(options->model, &file));
     ps_arena arena;

@@ -32,6 +32,7 @@ PS_MUST_USE ps_status ps_cli_compile(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_tune(const ps_cli_options *options); // on all ranks
 PS_MUST_USE ps_status ps_cli_overlap(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_simulate(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_explore(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_record(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_rank(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_show(const ps_cli_options *options);
@@ -74,10 +75,12 @@ const ps_prefetch_site *ps_cli_prefetch_without_gain(const ps_prefetch_site *sit
 void ps_cli_result_is_bad(void);
 bool ps_cli_result_was_bad(void);
 
-// A bar on stderr: "loading ####.... 50 %".
+// A bar on stderr: "loading ####.... 50 %", and a note behind it, which is drawn anew when it
+// changes.
 typedef struct ps_cli_progress {
     const char *verb;
     int shown; // in per cent; -1: nothing yet
+    char note[64], shown_note[64];
 } ps_cli_progress;
 
 // False, and nothing is to be drawn, when stderr is no terminal.

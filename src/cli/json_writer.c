@@ -132,6 +132,12 @@ void ps_json_number(ps_json_writer *json, const char *key, double value)
                                  : snprintf(text, sizeof text, "null")));
 }
 
+void ps_json_raw(ps_json_writer *json, const char *key, const char *value)
+{
+    begin_item(json, key);
+    add(json, value, strlen(value));
+}
+
 void ps_json_bool(ps_json_writer *json, const char *key, bool value)
 {
     begin_item(json, key);

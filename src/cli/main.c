@@ -25,6 +25,9 @@ static const ps_cli_command COMMANDS[] = {
      "a file of packed weights, which opens without packing", ps_cli_compile},
     {"simulate", PS_CLI_SIMULATE, "MODEL", "a step under several policies, in simulated time",
      ps_cli_simulate},
+    {"explore", PS_CLI_EXPLORE, "SPEC...",
+     "plays a sweep of machines, models and workloads, and what a paper says beside it",
+     ps_cli_explore},
     {"tune", PS_CLI_TUNE, "[MODEL]",
      "measures this machine once, for all plans made on it; finds prefetch ratios for MODEL",
      ps_cli_tune},
@@ -127,6 +130,7 @@ static ps_status refuse_command(const char *word)
 static ps_status run_ranks(const ps_cli_command *chosen, ps_cli_options *options)
 {
     if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE ||
+        chosen->bit == PS_CLI_EXPLORE ||
         (chosen->bit == PS_CLI_TUNE && options->machine != NULL)) { // of ranks, not by them
         return chosen->run(options);
     }

@@ -218,7 +218,7 @@ static ps_status parse_expert_policy(const char *what, const char *text, uint32_
                    text);
 }
 
-static ps_status parse_bytes(const char *what, const char *text, uint64_t *out)
+ps_status ps_cli_parse_bytes(const char *what, const char *text, uint64_t *out)
 {
     static const struct {
         const char *name;
@@ -331,7 +331,7 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
     case PS_OPTION_OBJECTIVE:
         return parse_objective(what, text, at);
     case PS_OPTION_BYTES:
-        return parse_bytes(what, text, at);
+        return ps_cli_parse_bytes(what, text, at);
     case PS_OPTION_EXPERTS:
         return parse_expert_policy(what, text, at);
     case PS_OPTION_PHASE:
@@ -424,7 +424,13 @@ static ps_status take_option(uint32_t command, int value, char **argv, ps_cli_op
 
 static ps_status take_argument(uint32_t command, const char *word, ps_cli_options *options)
 {
-    if (options->model == NULL) {
+    if (command == PS_CLI_EXPLORE) {
+        ps_cli_explore_options *explore = &options->explore;
+        if (explore->spec_count == PS_CLI_SPECS_MAX) {
+            return ps_fail(PS_INVALID, "at most %u specs would be right", PS_CLI_SPECS_MAX);
+        }
+        explore->specs[explore->spec_count++] = word;
+    } else if (options->model == NULL) {
         options->model = word;
     } else if (command == PS_CLI_PERPLEXITY && options->file == NULL) {
         options->file = word;

@@ -28,12 +28,15 @@ typedef enum ps_cli_command_bit {
     PS_CLI_EXPERTS_SHOW = 4096,
     PS_CLI_EXPERTS_REPLAY = 8192,
     PS_CLI_EXPERTS_SYNTH = 16384,
-    PS_CLI_ALL = 32767,
+    PS_CLI_EXPLORE = 65536,
+    PS_CLI_ALL = 131071,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
 #define PS_CLI_BIASES_MAX 1024u
 #define PS_CLI_SEQUENCES_MAX 512u // that bench runs together
+
+#define PS_CLI_SPECS_MAX 64u // of explore
 
 typedef struct ps_cli_list {
     uint32_t count;
@@ -54,6 +57,14 @@ typedef struct ps_cli_routes {
     uint64_t seed, expert_bytes;
 } ps_cli_routes;
 
+// Of explore.
+typedef struct ps_cli_explore_options {
+    const char *specs[PS_CLI_SPECS_MAX]; // names or paths
+    uint32_t spec_count;
+    const char *formats; // a list; NULL: not given
+    bool all, list, resume, check;
+} ps_cli_explore_options;
+
 // What the command line says; texts are borrowed from argv. Zero and NULL where it says nothing,
 // but for the defaults that ps_cli_options_parse states.
 typedef struct ps_cli_options {
@@ -63,20 +74,22 @@ typedef struct ps_cli_options {
     bool all_tensors, all_metadata;
     bool dot, no_measure, no_ceiling, operators;
     bool force, verify;
-    const char *output; // of plan, compile and tune
+    const char *output; // of plan, compile, tune and explore
     const char *plan_file;
     int64_t predict; // tokens at most; -1: until the context is full
     uint32_t context, threads, batch, rows;
-    uint32_t ranks;                       // 0: as the launcher says, or one
-    uint32_t streams;                     // of bench; 0: not given
-    uint32_t static_batch, static_tokens; // sequences, and tokens of each; 0: no such test
-    const char *comm_link;                // of --comm-sim
-    const char *compare;                  // of bench
-    const char *trace;                    // file
-    const char *record_experts;           // counts file
-    const char *route_log;                // file
-    const char *svg;                      // file
+    uint32_t ranks;                                // 0: as the launcher says, or one
+    uint32_t context_shards, weight_bits, kv_bits; // of plans; 0: not given
+    uint32_t streams;                              // of bench; 0: not given
+    uint32_t static_batch, static_tokens;          // sequences, and tokens of each; 0: no such test
+    const char *comm_link;                         // of --comm-sim
+    const char *compare;                           // of bench
+    const char *trace;                             // file
+    const char *record_experts;                    // counts file
+    const char *route_log;                         // file
+    const char *svg;                               // file
     ps_cli_routes routes;
+    ps_cli_explore_options explore;
     ps_cli_list set_sizes; // of hot sets; none: not given
     uint32_t phases;       // bits (1 << ps_phase) of what is ranked
     const char *machine;   // file
@@ -140,6 +153,9 @@ typedef struct ps_cli_side {
 // Sides with commas between them. PS_INVALID: an unknown word, or more than `most`.
 PS_MUST_USE ps_status ps_cli_sides_parse(const char *text, ps_cli_side *out, uint32_t most,
                                          uint32_t *out_count);
+
+// The whole of `text` as bytes: "8GiB", "900MB", "4096". PS_INVALID: `what` is for the message.
+PS_MUST_USE ps_status ps_cli_parse_bytes(const char *what, const char *text, uint64_t *out);
 
 // The whole of `text` as a decimal number from lowest to highest; `what` is for the message.
 PS_MUST_USE ps_status ps_cli_parse_integer(const char *what, const char *text, int64_t lowest,

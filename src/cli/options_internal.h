@@ -38,7 +38,7 @@ typedef struct ps_option_line {
 } ps_option_line;
 
 // In the order of the help. One option may have several lines, for different commands.
-#define PS_OPTION_LINES_MAX 128u
+#define PS_OPTION_LINES_MAX 160u
 extern const ps_option_line ps_option_lines[];
 extern const uint32_t ps_option_line_count; // <= PS_OPTION_LINES_MAX
 

@@ -61,16 +61,21 @@ void ps_cli_progress_draw(void *context, double fraction)
 {
     ps_cli_progress *progress = context;
     const int percent = (int)(fraction * 100);
-    if (percent == progress->shown) {
+    if (percent == progress->shown && strcmp(progress->note, progress->shown_note) == 0) {
         return;
     }
     progress->shown = percent;
+    memcpy(progress->shown_note, progress->note, sizeof progress->note);
     char bar[BAR_CELLS + 1];
     for (int i = 0; i < BAR_CELLS; i++) {
         bar[i] = i < percent * BAR_CELLS / 100 ? '#' : '.';
     }
     bar[BAR_CELLS] = '\0';
-    (void)fprintf(stderr, "\r%s %s %3d %%", progress->verb, bar, percent);
+    (void)fprintf(stderr, "\r%s %s %3d %%%s%s", progress->verb, bar, percent,
+                  progress->note[0] == '\0' ? "" : " ", progress->note);
+    if (progress->note[0] != '\0') {
+        (void)fputs("\033[K", stderr); // the one before may have been longer
+    }
 }
 
 void ps_cli_progress_end(ps_cli_progress *progress)
@@ -303,6 +308,9 @@ ps_plan_options ps_cli_plan_options(const ps_cli_options *options)
                              .threads = options->threads,
                              .measure = !options->no_measure,
                              .ranks = options->ranks,
+                             .context_shards = options->context_shards,
+                             .weight_bits = options->weight_bits,
+                             .kv_bits = options->kv_bits,
                              .link = options->comm_link,
                              .machine_file = options->machine,
                              .prefetch = (ps_prefetch_policy)options->prefetch,

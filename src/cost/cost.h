@@ -17,8 +17,11 @@ typedef struct ps_work {
 // measured rate. This is the roofline with every efficiency 1, as the rates are achieved ones.
 uint64_t ps_cost_work_ns(const ps_machine *machine, const ps_work *work);
 
-// Nanoseconds of a collective in which each rank sends so many bytes: latency + bytes / bandwidth.
-uint64_t ps_cost_collective_ns(const ps_machine *machine, uint64_t bytes);
+// Nanoseconds of a collective of so many ranks that moves ps_cost_moved_bytes, as the machine's
+// profile shapes it: comm_ns + steps * comm_step_ns + bytes that pass a rank / comm_gbs. Over
+// several servers a sum is halved inside each, made whole between them piece by piece, and gathered
+// inside again.
+double ps_cost_collective_ns(const ps_machine *machine, ps_op op, uint32_t ranks, uint64_t bytes);
 
 // Bytes that a rank sends to others or receives of them, where a collective makes `rows` rows of
 // `row_bytes` whole: all of an all_reduce or an all_gather of columns; where ranks have their own
@@ -26,8 +29,14 @@ uint64_t ps_cost_collective_ns(const ps_machine *machine, uint64_t bytes);
 uint64_t ps_cost_moved_bytes(ps_op op, const ps_op_attributes *attributes, uint32_t rows,
                              uint64_t row_bytes);
 
-// Nanoseconds of work whose result is sent in chunks: while one is under way, the next is computed.
-uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint64_t bytes,
-                          uint32_t chunks);
+// Nanoseconds of work whose result is summed over the ranks in chunks: while one is under way, the
+// next is computed.
+uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint32_t ranks,
+                          uint64_t bytes, uint32_t chunks);
+
+// Bytes a nanosecond at which weights, or the KV of so many heads of this rank, are read from
+// memory and from L2. pieces: rows times heads, of attention.
+double ps_cost_weight_gbs(const ps_machine *machine, bool is_cached);
+double ps_cost_kv_gbs(const ps_machine *machine, uint32_t heads, uint64_t pieces, bool is_cached);
 
 #endif

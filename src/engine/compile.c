@@ -59,7 +59,7 @@ ps_status ps_compile_check_plans(const char *model_path, const char *plan_path)
 {
     ps_model_file file;
     ps_str text = {NULL, 0};
-    PS_TRY(ps_model_file_open(model_path, &file));
+    PS_TRY(ps_model_source_open_file(model_path, &file));
     const ps_status status = map_plans(file.gguf, plan_path, &text);
     ps_file_unmap(text.data, text.length);
     ps_model_file_close(&file);

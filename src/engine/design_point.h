@@ -51,10 +51,10 @@ typedef struct ps_design_point {
     double ffn_prefetch_ns;       //   and FFN segments
     double moved_bytes;           // of a step
     double saved_ns;
-    double ops_per_byte;    // of a step, all operators: 2 a multiply-add
-    double weight_bytes;    // of a rank, experts that are kept among them
-    double kv_bytes;        // of a rank, at the end
-    double memory_bytes;    // both
+    double ops_per_byte;          // of a step, all operators: 2 a multiply-add
+    double weight_bytes;          // of a rank, experts that are kept among them
+    double kv_bytes;              // of a rank, at the end
+    double memory_bytes;          // both
     double layer_attention_bytes; // of a rank: weights of attention of the first layer,
     double layer_kv_bytes;        //   its KV at the end,
     double layer_ffn_bytes;       //   its feed-forward weights

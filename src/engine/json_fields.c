@@ -3,11 +3,43 @@
 
 #include "base/scan.h"
 #include "format/file_map.h"
+#include "hw/machine.h"
 
+#include <prestage/prestage.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- names
+
+static bool is_enum(const ps_json_field *field)
+{
+    return field->kind >= PS_JSON_COMM_SHAPE;
+}
+
+// NULL behind the last.
+static const char *enum_name(ps_json_kind kind, uint32_t value)
+{
+    switch (kind) {
+    case PS_JSON_COMM_SHAPE:
+        return ps_comm_shape_name((ps_comm_shape)value);
+    case PS_JSON_JOIN:
+        return ps_prefetch_join_name((ps_prefetch_join)value);
+    case PS_JSON_POLICY:
+        return ps_prefetch_policy_name((ps_prefetch_policy)value);
+    case PS_JSON_COMM_SCHEDULE:
+        return ps_comm_schedule_name((ps_comm_schedule)value);
+    default:
+        return NULL;
+    }
+}
+
+const char *ps_json_value_name(const ps_json_field *field, const void *from)
+{
+    const void *at = (const char *)from + field->offset;
+    return is_enum(field) ? enum_name(field->kind, *(const uint32_t *)at) : NULL;
+}
 
 // ---- reading
 
@@ -35,16 +67,48 @@ static ps_status read_text(const ps_json_field *field, const json_t *value, char
     return PS_OK;
 }
 
-static ps_status read_value(const ps_json_field *field, const json_t *value, void *at)
+static ps_status read_name(const ps_json_field *field, const json_t *value, uint32_t *out)
 {
+    const char *text = json_string_value(value);
+    const char *names[8];
+    char all[128] = "";
+    uint32_t count = 0;
+    while (count < 8 && (names[count] = enum_name(field->kind, count)) != NULL) {
+        if (text != NULL && strcmp(text, names[count]) == 0) {
+            *out = count;
+            return PS_OK;
+        }
+        const size_t length = strlen(all);
+        (void)snprintf(all + length, sizeof all - length, "%s\"%s\"", count == 0 ? "" : ", ",
+                       names[count]);
+        count++;
+    }
+    return text == NULL || !is_printable(text)
+               ? ps_fail(PS_INVALID, "%s: one of %s would be right", field->key, all)
+               : ps_fail(PS_INVALID, "%s: '%s' is none of %s; the nearest is \"%s\"", field->key,
+                         text, all, ps_nearest(ps_str_of(text), names, count));
+}
+
+static ps_status read_bool(const ps_json_field *field, const json_t *value, bool *out)
+{
+    if (!json_is_boolean(value)) {
+        return ps_fail(PS_INVALID, "%s: true or false would be right", field->key);
+    }
+    *out = json_is_true(value);
+    return PS_OK;
+}
+
+ps_status ps_json_value_read(const ps_json_field *field, const json_t *value, void *out)
+{
+    void *at = (char *)out + field->offset;
     if (field->kind == PS_JSON_TEXT) {
         return read_text(field, value, at);
     }
     if (field->kind == PS_JSON_BOOL) {
-        *(bool *)at = json_is_true(value);
-        return json_is_boolean(value)
-                   ? PS_OK
-                   : ps_fail(PS_INVALID, "%s: true or false would be right", field->key);
+        return read_bool(field, value, at);
+    }
+    if (is_enum(field)) {
+        return read_name(field, value, at);
     }
     const double number = json_number_value(value);
     const bool is_whole = field->kind == PS_JSON_F64 || json_is_integer(value);
@@ -63,6 +127,12 @@ static ps_status read_value(const ps_json_field *field, const json_t *value, voi
     return PS_OK;
 }
 
+ps_status ps_json_refuse_key(const char *key, const char *const *keys, size_t count)
+{
+    return ps_fail(PS_INVALID, "unknown key '%s'; the nearest is '%s'", key,
+                   ps_nearest(ps_str_of(key), keys, (uint32_t)count));
+}
+
 static ps_status read_key(const char *key, const json_t *value, const ps_json_field *fields,
                           size_t count, void *out)
 {
@@ -70,11 +140,10 @@ static ps_status read_key(const char *key, const json_t *value, const ps_json_fi
     for (size_t i = 0; i < count; i++) {
         keys[i] = fields[i].key;
         if (strcmp(key, fields[i].key) == 0) {
-            return read_value(&fields[i], value, (char *)out + fields[i].offset);
+            return ps_json_value_read(&fields[i], value, out);
         }
     }
-    return ps_fail(PS_INVALID, "unknown key '%s'; the nearest is '%s'", key,
-                   ps_nearest(ps_str_of(key), keys, count));
+    return ps_json_refuse_key(key, keys, count);
 }
 
 ps_status ps_json_fields_read(const json_t *object, const ps_json_field *fields, size_t count,
@@ -133,6 +202,9 @@ ps_status ps_json_file_read(const char *path, const char *wanted, json_t **out)
 
 static json_t *write_value(const ps_json_field *field, const void *at)
 {
+    if (is_enum(field)) {
+        return json_string(enum_name(field->kind, *(const uint32_t *)at));
+    }
     switch (field->kind) {
     case PS_JSON_TEXT:
         return json_string(at);

@@ -11,6 +11,11 @@ typedef enum ps_json_kind {
     PS_JSON_U64,
     PS_JSON_F64,
     PS_JSON_BOOL,
+    // uint32_t, one of an enum: its name. No range.
+    PS_JSON_COMM_SHAPE,
+    PS_JSON_JOIN,
+    PS_JSON_POLICY,
+    PS_JSON_COMM_SCHEDULE,
 } ps_json_kind;
 
 typedef struct ps_json_field {
@@ -20,7 +25,7 @@ typedef struct ps_json_field {
     double lowest, highest;
 } ps_json_field;
 
-#define PS_JSON_FIELDS_MAX 32u
+#define PS_JSON_FIELDS_MAX 64u
 #define PS_JSON_FILE_BYTES_MAX ((size_t)8 << 20)
 
 // Reads an object of these keys and no others. With `all` every one has to be there; otherwise what
@@ -29,6 +34,16 @@ typedef struct ps_json_field {
 // PS_INVALID  no such object; the message names the key and what would be right
 PS_MUST_USE ps_status ps_json_fields_read(const json_t *object, const ps_json_field *fields,
                                           size_t count, bool all, void *out);
+
+// One value of a field. On failure *out is untouched; the message names the key.
+PS_MUST_USE ps_status ps_json_value_read(const ps_json_field *field, const json_t *value,
+                                         void *out);
+
+// What a field of an enum says in the struct `from`; NULL for fields of other kinds.
+const char *ps_json_value_name(const ps_json_field *field, const void *from);
+
+// PS_INVALID: `key` is none of keys[count]; the message names the nearest.
+PS_MUST_USE ps_status ps_json_refuse_key(const char *key, const char *const *keys, size_t count);
 
 // A new reference; NULL without memory.
 json_t *ps_json_fields_write(const ps_json_field *fields, size_t count, const void *from);

@@ -355,7 +355,7 @@ static ps_status open_parts(ps_model *model, const ps_model_options *options)
 
 static ps_status open_model(ps_model *model, const ps_model_options *options)
 {
-    ps_status status = ps_model_file_open(model->path, &model->source); // names the file
+    ps_status status = ps_model_source_open_file(model->path, &model->source); // names it
     if (status == PS_OK) {
         status = ps_engine_name_file(model->path, open_parts(model, options));
     }

@@ -1,13 +1,10 @@
 // engine/plan_file.c - the plan of a model file, printed.
-#include "engine/calibrate.h"
-#include "engine/machine_file.h"
+#include "engine/architecture_file.h"
+#include "engine/machine_open.h"
 #include "engine/session_plans.h"
 #include "engine/streamed.h"
 #include "engine/tune_ratios.h"
-#include "engine/tuned.h"
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "format/file_map.h"
 
 #include <inttypes.h>
@@ -64,18 +61,20 @@ static json_t *step_json(const ps_plan *plan, uint32_t i)
 }
 
 // Bytes of all that a prefetch would move whole.
-static uint64_t whole_bytes(const ps_plan *plan, const ps_value *value)
+static uint64_t whole_bytes(const ps_plan *plan, const ps_op_attributes *prefetch,
+                            const ps_value *value)
 {
-    return value->kind == PS_VALUE_KV ? plan->context_max * ps_value_kv_bytes(value)
-                                      : ps_packed_bytes(value->dtype, value->rows, value->columns) *
-                                            (value->experts == 0 ? 1 : value->experts);
+    return value->kind == PS_VALUE_KV
+               ? ps_context_share(prefetch, plan->context_max) * ps_value_kv_bytes(value)
+               : ps_packed_bytes(value->dtype, value->rows, value->columns) *
+                     (value->experts == 0 ? 1 : value->experts);
 }
 
 static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
 {
     const ps_op_attributes *a = &plan->steps[i].attributes;
     const ps_value *value = &plan->values[plan->steps[i].inputs[0]].is;
-    const uint64_t whole = whole_bytes(plan, value);
+    const uint64_t whole = whole_bytes(plan, a, value);
     return json_pack(
         "{s:i, s:s, s:s, s:i, s:s, s:s, s:b, s:I, s:I}", "step", (int)i, "value", value->name,
         "site", ps_site_name((ps_site)a->site), "layer", (int)a->layer, "window",
@@ -264,65 +263,16 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 
 // ---- the call
 
-static ps_status measure_machine(const ps_kernels *kernels, ps_machine *machine)
+ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine)
 {
-    ps_team *team = NULL;
-    const uint64_t start = ps_clock_ns();
-    PS_TRY(ps_team_create(machine->threads, &team));
-    const ps_status status = ps_calibrate(team, kernels, machine);
-    ps_team_destroy(team);
-    ps_log(PS_LOG_INFO, "measuring took %.1f s; what prestage tune measures is kept",
-           (double)(ps_clock_ns() - start) / 1e9);
-    return status;
-}
-
-static ps_status set_link(const char *text, ps_machine *machine)
-{
-    ps_comm_link link = {0};
-    PS_TRY(ps_comm_link_parse(text, &link));
-    machine->comm_ns = (double)link.latency_ns;
-    machine->comm_gbs = link.bits_per_second > 0 ? link.bits_per_second / 8e9 : 1e6;
-    return PS_OK;
-}
-
-// What was tuned, with this link or without one; otherwise measured now.
-static ps_status rate_machine(const ps_plan_options *options, ps_machine *machine)
-{
-    ps_kernels kernels;
-    ps_tuned_key key;
-    ps_tuned tuned;
-    PS_TRY(ps_kernels_select(&kernels));
-    PS_TRY(ps_tuned_key_here(machine, kernels.isa, NULL, options->ranks, options->link, &key));
-    if (ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
+    if (machine->threads > 0) {
         return PS_OK;
     }
-    key.latency_ns = 0;
-    key.bits_per_second = 0;
-    if (options->link != NULL && ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
-    } else {
-        PS_TRY(measure_machine(&kernels, machine));
-    }
-    return options->link == NULL ? PS_OK : set_link(options->link, machine);
-}
-
-static ps_status describe_machine(const ps_plan_options *options, ps_machine *machine)
-{
-    const uint32_t ranks = options->ranks > 1 ? options->ranks : 1;
-    const uint32_t share = ps_machine_affinity_count() / ranks; // of the first rank, on one host
-    const uint32_t most = ps_machine_default_threads(ranks);
-    const uint32_t threads = options->threads > 0 ? options->threads
-                             : share < most       ? (share < 1 ? 1 : share)
-                                                  : most;
-    PS_TRY(ps_machine_discover(threads, machine));
-    if (options->machine_file == NULL && options->measure) {
-        return rate_machine(options, machine);
-    }
-    if (options->machine_file != NULL) {
-        PS_TRY(ps_tuned_read_machine(options->machine_file, machine));
-    }
-    return options->link == NULL ? PS_OK : set_link(options->link, machine);
+    const ps_machine_use use = {.threads = options->threads,
+                                .ranks = options->ranks,
+                                .link = options->link,
+                                .measure = options->measure};
+    return ps_machine_open(options->machine_file, &use, NULL, NULL, machine);
 }
 
 // Plans of a session, for a file of them.
@@ -386,9 +336,7 @@ static ps_status print_session(session_plans *s, ps_buffer *out)
                                       .comm_schedule = options->comm_schedule,
                                       .sequence_parallel = options->sequence_parallel};
     PS_TRY(ps_session_options_complete(s->config, &s->session));
-    if (s->machine.threads == 0) {
-        PS_TRY(describe_machine(options, &s->machine));
-    }
+    PS_TRY(ps_engine_open_machine(options, &s->machine));
     PS_TRY(
         ps_prefetch_threads_check(s->session.prefetch_threads, &s->machine, &s->session.prefetch));
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
@@ -417,11 +365,10 @@ static ps_status split_memory(const ps_gguf *file, const ps_model_config *config
                : ps_memory_plan(config, file, machine, &given, out);
 }
 
-ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options, ps_arena *arena,
-                             ps_machine *machine, ps_plan **out)
+ps_status ps_engine_plan_for(const ps_model_source *source, const ps_plan_options *options,
+                             ps_arena *arena, ps_machine *machine, ps_plan **out)
 {
-    const ps_model_config *config = NULL;
-    PS_TRY(ps_model_read(file, arena, &config));
+    const ps_model_config *config = source->config;
     uint32_t context = options->context_tokens;
     if (context == 0) {
         context = config->context_tokens < 4096 ? config->context_tokens : 4096;
@@ -434,42 +381,43 @@ ps_status ps_engine_plan_for(const ps_gguf *file, const ps_plan_options *options
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
     PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
-    if (machine->threads == 0) {
-        PS_TRY(describe_machine(options, machine));
-    }
+    PS_TRY(ps_engine_open_machine(options, machine));
     ps_prefetch_policy policy = options->prefetch;
     PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
+    ps_pass_options pass = {.rows_max = rows,
+                            .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
+                            .context_max = context,
+                            .k_dtype = ps_kv_type_dtype(options->k_type),
+                            .v_dtype = ps_kv_type_dtype(options->v_type),
+                            .machine = machine,
+                            .ranks = options->ranks,
+                            .context_shards = options->context_shards,
+                            .prefetch = policy,
+                            .ratios = options->ratios,
+                            .prefetch_threads = options->prefetch_threads,
+                            .comm_schedule = options->comm_schedule,
+                            .sequence_parallel = options->sequence_parallel,
+                            .best_logits = options->best_logits};
+    if (options->kv_bits > 0) {
+        PS_TRY(ps_architecture_bits("kv bits", options->kv_bits, &pass.k_dtype));
+        pass.v_dtype = pass.k_dtype;
+    }
     ps_memory_split split = {.streams = false};
-    PS_TRY(split_memory(file, config, options, machine, &split));
-    const ps_pass_options pass = {.rows_max = rows,
-                                  .streams_experts = split.streams,
-                                  .logits_max = rows < PS_LOGITS_MAX ? rows : PS_LOGITS_MAX,
-                                  .context_max = context,
-                                  .k_dtype = ps_kv_type_dtype(options->k_type),
-                                  .v_dtype = ps_kv_type_dtype(options->v_type),
-                                  .machine = machine,
-                                  .ranks = options->ranks,
-                                  .prefetch = policy,
-                                  .ratios = options->ratios,
-                                  .prefetch_threads = options->prefetch_threads,
-                                  .comm_schedule = options->comm_schedule,
-                                  .sequence_parallel = options->sequence_parallel,
-                                  .best_logits = options->best_logits};
-    return ps_engine_make_plan(config, file, &pass, arena, out);
+    PS_TRY(split_memory(source->file.gguf, config, options, machine, &split));
+    pass.streams_experts = split.streams;
+    return ps_engine_make_plan(config, source->file.gguf, &pass, arena, out);
 }
 
-static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *options,
-                                ps_plan_format format, ps_arena *arena, ps_buffer *out)
+static ps_status make_and_print(const ps_model_source *source, const ps_plan_options *options,
+                                ps_plan_format format, ps_machine *machine, ps_arena *arena,
+                                ps_buffer *out)
 {
-    ps_machine machine = {.threads = 0};
     const ps_pass_options pass = {
-        .machine = &machine, .prefetch = options->prefetch, .ratios = options->ratios};
+        .machine = machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
     ps_memory_split split = {.experts = 0};
-    const ps_model_config *config;
-    PS_TRY(ps_engine_plan_for(file, options, arena, &machine, &plan));
-    PS_TRY(ps_model_read(file, arena, &config));
-    PS_TRY(split_memory(file, config, options, &machine, &split));
+    PS_TRY(ps_engine_plan_for(source, options, arena, machine, &plan));
+    PS_TRY(split_memory(source->file.gguf, source->config, options, machine, &split));
     switch (format) {
     case PS_PLAN_JSON:
         return print_json(plan, &pass, &split, out);
@@ -480,29 +428,40 @@ static ps_status make_and_print(const ps_gguf *file, const ps_plan_options *opti
     }
 }
 
-static ps_status plan_session(session_plans *s, ps_arena *arena, ps_buffer *out)
+// Plans that a session is to run.
+static ps_status plan_session(session_plans *s, const ps_model_source *source, ps_buffer *out)
 {
-    PS_TRY(ps_model_read(s->file, arena, &s->config));
+    const ps_plan_options *options = s->options;
+    if (source->file.gguf == NULL) {
+        return ps_fail(PS_INVALID, "a plan file is for sessions, and those need weights; without "
+                                   "-o the plan is printed");
+    }
+    if (options->weight_bits > 0 || options->kv_bits > 0 || options->context_shards > 1) {
+        return ps_fail(PS_INVALID,
+                       "%s in a plan file, which is for sessions, and they cannot run "
+                       "that; without -o the plan is printed",
+                       options->context_shards > 1 ? "context shards" : "bits");
+    }
+    s->file = source->file.gguf;
+    s->config = source->config;
     return print_session(s, out);
 }
 
 // ---- graphs of others
 
-static ps_status prefetch_graph(ps_str text, const ps_plan_options *options, ps_arena *arena,
-                                ps_buffer *out)
+static ps_status prefetch_graph(ps_str text, const ps_plan_options *options,
+                                const ps_machine *machine, ps_arena *arena, ps_buffer *out)
 {
     if (options->prefetch == PS_PREFETCH_RATIO) {
         return ps_fail(PS_UNSUPPORTED, "a graph says nothing of waits, which the policy ratio goes "
                                        "by; preserve or auto would be right");
     }
     ps_graph graph;
-    ps_machine machine;
     ps_graph_init(&graph, arena);
-    PS_TRY(describe_machine(options, &machine));
     const ps_pass_options pass = {
         .rows_max = options->rows == 0 ? 1 : options->rows,
         .context_max = options->context_tokens == 0 ? 4096 : options->context_tokens,
-        .machine = &machine,
+        .machine = machine,
         .prefetch = options->prefetch,
         .ratios = options->ratios};
     PS_TRY(ps_graph_parse(text, &graph));
@@ -518,12 +477,14 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     const ps_plan_options options = given == NULL ? (ps_plan_options){0} : *given;
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
+    ps_machine machine = {.threads = 0};
+    PS_TRY(ps_engine_open_machine(&options, &machine));
     PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
     const ps_status status = prefetch_graph((ps_str){bytes == NULL ? "" : bytes, size_bytes},
-                                            &options, &arena, &text);
+                                            &options, &machine, &arena, &text);
     ps_arena_deinit(&arena);
     ps_file_unmap(bytes, size_bytes);
     if (status != PS_OK) {
@@ -539,19 +500,24 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
 static ps_status plan_model(const char *path, const ps_plan_options *options, ps_plan_format format,
                             session_plans *session, char **out_text, size_t *out_length)
 {
-    ps_model_file file;
-    PS_TRY(ps_model_file_open(path, &file));
+    ps_model_source source;
+    if (options->machine_file != NULL) { // its faults are not the model's
+        PS_TRY(ps_engine_open_machine(options, &session->machine));
+    }
     ps_arena arena;
-    ps_arena_init(&arena, ARENA_BYTES);
     ps_buffer text = {0};
-    session->file = file.gguf;
-    session->options = options;
-    const ps_status status = ps_engine_name_file(
-        path, format == PS_PLAN_SESSION
-                  ? plan_session(session, &arena, &text)
-                  : make_and_print(file.gguf, options, format, &arena, &text));
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_status status = ps_model_source_open(path, options->weight_bits, &arena, &source);
+    if (status == PS_OK) {
+        session->options = options;
+        status = ps_engine_name_file(path,
+                                     format == PS_PLAN_SESSION
+                                         ? plan_session(session, &source, &text)
+                                         : make_and_print(&source, options, format, &session->machine,
+                                                           &arena, &text));
+        ps_model_source_close(&source);
+    }
     ps_arena_deinit(&arena);
-    ps_model_file_close(&file);
     if (status != PS_OK) {
         ps_buffer_deinit(&text);
         return status;

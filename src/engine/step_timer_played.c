@@ -34,15 +34,15 @@ static ps_status play(const played *p, uint32_t batch, ps_prefetch_policy policy
 {
     ps_arena arena;
     ps_plan *plan = NULL;
-    ps_play result = {0};
+    ps_played step = {.span_count = 0};
     ps_arena_init(&arena, (size_t)4 << 30);
     ps_status status = ps_step_plan(p->source, &p->bucket, policy, ratios, &arena, &plan);
     if (status == PS_OK) {
         const ps_play_options options = {.rows = batch, .position = plan->context_max - 1};
-        status = ps_play_plan(plan, p->source->machine, &options, &arena, &result);
+        status = ps_play_plan(plan, p->source->machine, &options, &arena, &step);
     }
     ps_arena_deinit(&arena);
-    *out_ns = result.total_ns;
+    *out_ns = step.sums.total_ns;
     return status;
 }
 

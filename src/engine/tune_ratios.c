@@ -318,7 +318,7 @@ ps_status ps_tune_ratios(const char *path, const ps_tune_ratios_options *options
                            .model = options->model,
                            .cancel = options->cancel},
                 .start_ns = ps_clock_ns()};
-    PS_TRY(ps_model_file_open(path, &file));
+    PS_TRY(ps_model_source_open_file(path, &file));
     const bool has_plans = file.pst != NULL && ps_pst_plans(file.pst).length > 0;
     ps_status status = options->model != NULL && has_plans
                            ? ps_fail(PS_INVALID, "it has plans of its own; the model that it was "

@@ -125,15 +125,15 @@ static ps_status check_machine(const ps_tuned *tuned)
                : ps_fail(PS_INVALID, "its machine is not that of its key");
 }
 
-static bool is_tuned(const json_t *root)
+bool ps_tuned_is_json(const json_t *root)
 {
     return json_object_get(root, "prestage_tune") != NULL;
 }
 
-static ps_status read_root(json_t *root, const ps_tuned_key *key, ps_tuned *out)
+ps_status ps_tuned_read_json(json_t *root, const ps_tuned_key *key, ps_tuned *out)
 {
     const json_t *format = json_object_get(root, "prestage_tune");
-    if (!is_tuned(root)) {
+    if (!ps_tuned_is_json(root)) {
         return ps_fail(PS_INVALID, "a file that prestage tune wrote would be right");
     }
     if (!json_is_integer(format) || json_integer_value(format) != PS_TUNED_FORMAT) {
@@ -155,7 +155,7 @@ ps_status ps_tuned_read(const char *path, const ps_tuned_key *key, ps_tuned *out
     json_t *root = NULL;
     ps_status status = ps_json_file_read(path, "a file of prestage tune", &root);
     if (status == PS_OK) {
-        status = read_root(root, key, out);
+        status = ps_tuned_read_json(root, key, out);
         json_decref(root);
     }
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
@@ -173,21 +173,6 @@ bool ps_tuned_find(const ps_tuned_key *key, ps_tuned *out)
                ps_error_message());
     }
     return status == PS_OK;
-}
-
-ps_status ps_tuned_read_machine(const char *path, ps_machine *machine)
-{
-    json_t *root = NULL;
-    ps_tuned tuned;
-    ps_status status = ps_json_file_read(path, "a machine as JSON", &root);
-    if (status == PS_OK && is_tuned(root)) {
-        status = read_root(root, NULL, &tuned);
-        *machine = status == PS_OK ? tuned.machine : *machine;
-    } else if (status == PS_OK) {
-        status = ps_machine_read(root, machine);
-    }
-    json_decref(root);
-    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 
 // ---- writing

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "engine/calibrate_fill.h"
+#include "engine/json_values.h"
 #include "engine/ranks.h"
 
 #define PS_TUNED_FORMAT 1u
@@ -67,9 +68,10 @@ PS_MUST_USE ps_status ps_tuned_read(const char *path, const ps_tuned_key *key, p
 // The file of the key. False: there is none, or a warning has said that it cannot be used.
 bool ps_tuned_find(const ps_tuned_key *key, ps_tuned *out);
 
-// A machine's numbers from a file that was named: one of ps_tuned_print, for any key, or an object
-// as ps_machine_read takes it. Messages name the path.
-PS_MUST_USE ps_status ps_tuned_read_machine(const char *path, ps_machine *machine);
+// The same of an object that has been read, and whether it is meant to be one. Members of it are
+// taken.
+bool ps_tuned_is_json(const json_t *root);
+PS_MUST_USE ps_status ps_tuned_read_json(json_t *root, const ps_tuned_key *key, ps_tuned *out);
 
 // Appends the content of the file.
 PS_MUST_USE ps_status ps_tuned_print(const ps_tuned *tuned, ps_buffer *out);

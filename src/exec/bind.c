@@ -335,6 +335,29 @@ static ps_status bind_prefetches(ps_exec *exec, ps_program *program)
     return PS_OK;
 }
 
+// What plans for other machines have, and nothing here does.
+static ps_status check_runs_here(const ps_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->value_count; i++) {
+        const ps_value *value = &plan->values[i].is;
+        const bool is_v = value->kind == PS_VALUE_KV && ps_dtype_is_planned_only(value->v_dtype);
+        if (is_v || ps_dtype_is_planned_only(value->dtype)) {
+            return ps_fail(PS_UNSUPPORTED,
+                           "'%s' is %s, which is for planning and simulating; nothing computes it",
+                           value->name, ps_dtype_get(is_v ? value->v_dtype : value->dtype)->name);
+        }
+    }
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].attributes.context_shards > 1) {
+            return ps_fail(PS_UNSUPPORTED,
+                           "step %u: context_shards=%u is for planning and simulating; nothing "
+                           "computes it",
+                           i, plan->steps[i].attributes.context_shards);
+        }
+    }
+    return PS_OK;
+}
+
 ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup, void *context,
                        ps_program **out)
 {
@@ -343,6 +366,7 @@ ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *loo
         return ps_fail(PS_INVALID, "the plan is for contexts of %u tokens, the executor for %u",
                        plan->context_max, exec->options.context_tokens);
     }
+    PS_TRY(check_runs_here(plan));
     PS_TRY(check_ranks(exec, plan));
     if (exec->programs == NULL) {
         PS_TRY(take_kv_layers(exec, plan));

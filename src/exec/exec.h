@@ -108,6 +108,7 @@ void ps_exec_destroy(ps_exec *exec); // also its programs; NULL is allowed
 // PS_INVALID    a weight's dtype or shape is not what the plan says; context_max above the
 //               executor's; KV differs; prefetches of dedicated threads, and there are none; MoE
 //               layers are not those that the observer of routes expects
+// PS_UNSUPPORTED  it was made for another machine: planned-only formats, context_shards
 PS_MUST_USE ps_status ps_exec_bind(ps_exec *exec, const ps_plan *plan, ps_weight_lookup *lookup,
                                    void *context, ps_program **out);
 

@@ -45,15 +45,15 @@ typedef struct ps_machine_profile {
     double vector_ns; //   and each vector operator
     // Collectives, beside comm_ns and comm_gbs. With more ranks than server_ranks (0: no limit),
     // they go inside servers first and last, and between servers by links of their own.
-    uint32_t comm_shape;     // ps_comm_shape
-    double comm_step_ns;     // more, each step
-    uint32_t element_bytes;  // of a number that crosses ranks; 0: 4
-    uint32_t server_ranks;   //
-    double server_comm_ns;   // between servers
-    double server_step_ns;   //
-    double server_comm_gbs;  // of one rank
-    uint32_t join;           // ps_prefetch_join
-    uint64_t memory_bytes;   // of one rank; 0: no limit
+    uint32_t comm_shape;    // ps_comm_shape
+    double comm_step_ns;    // more, each step
+    uint32_t element_bytes; // of a number that crosses ranks; 0: 4
+    uint32_t server_ranks;  //
+    double server_comm_ns;  // between servers
+    double server_step_ns;  //
+    double server_comm_gbs; // of one rank
+    uint32_t join;          // ps_prefetch_join
+    uint64_t memory_bytes;  // of one rank; 0: no limit
     // Where experts that are not in memory come from: the host's memory while it lasts, then a
     // disk. 0 bytes a nanosecond: there is none.
     uint64_t host_bytes;

@@ -77,18 +77,36 @@ static ps_status check_dtype(const ps_gguf_tensor *tensor, bool is_vector)
                    supported);
 }
 
-// The tensor of that name as a value, checked. A vector (one row, no experts) is F32.
-static ps_status add_weight(ps_builder *builder, const char *name, shape expected, ps_value_id *out)
+// NULL: there is none, or no file.
+static const ps_gguf_tensor *find_tensor(const ps_builder *builder, const char *name)
 {
-    const ps_gguf_tensor *tensor = ps_gguf_tensor_find(builder->file, name);
+    return builder->file == NULL ? NULL : ps_gguf_tensor_find(builder->file, name);
+}
+
+static ps_status check_tensor(const ps_gguf_tensor *tensor, const char *name, shape expected,
+                              bool is_vector)
+{
     if (tensor == NULL) {
         return ps_fail(PS_INVALID, "the file has no tensor '%s'", name);
     }
     PS_TRY(check_shape(tensor, expected));
-    PS_TRY(check_dtype(tensor, expected.rows == 1 && expected.experts == 0));
-    const ps_value value = {.name = tensor->name,
+    return check_dtype(tensor, is_vector);
+}
+
+// The tensor of that name as a value, checked; without a file, as it should be. A vector (one row,
+// no experts) is F32.
+static ps_status add_weight(ps_builder *builder, const char *name, shape expected, ps_value_id *out)
+{
+    const bool is_vector = expected.rows == 1 && expected.experts == 0;
+    ps_dtype dtype = is_vector ? PS_DTYPE_F32 : builder->config->weight_dtype;
+    if (builder->file != NULL) {
+        const ps_gguf_tensor *tensor = find_tensor(builder, name);
+        PS_TRY(check_tensor(tensor, name, expected, is_vector));
+        dtype = tensor->dtype;
+    }
+    const ps_value value = {.name = name,
                             .kind = PS_VALUE_WEIGHT,
-                            .dtype = tensor->dtype,
+                            .dtype = dtype,
                             .rows = expected.rows,
                             .columns = expected.columns,
                             .experts = expected.experts,
@@ -167,7 +185,7 @@ static ps_status add_bias(ps_builder *builder, const ps_linear_spec *spec, ps_va
 {
     char name[NAME_BYTES_MAX];
     full_name(builder, spec->tensor, ".bias", name);
-    if (!spec->bias_required && ps_gguf_tensor_find(builder->file, name) == NULL) {
+    if (!spec->bias_required && find_tensor(builder, name) == NULL) {
         return PS_OK;
     }
     ps_value_id bias = 0;
@@ -433,7 +451,7 @@ static ps_status check_factors(const ps_gguf_tensor *tensor, uint32_t count)
 static ps_status rope_factors(ps_builder *builder, ps_value_id *out)
 {
     const uint32_t count = builder->config->rotary_dim / 2;
-    const ps_gguf_tensor *tensor = ps_gguf_tensor_find(builder->file, "rope_freqs.weight");
+    const ps_gguf_tensor *tensor = find_tensor(builder, "rope_freqs.weight");
     *out = PS_NO_VALUE;
     if (tensor == NULL) {
         return PS_OK;
@@ -473,6 +491,12 @@ static ps_status rope_tables(ps_builder *builder)
     return PS_OK;
 }
 
+static bool has_own_head(const ps_builder *builder)
+{
+    return builder->file == NULL ? !builder->config->ties_embedding
+                                 : find_tensor(builder, "output.weight") != NULL;
+}
+
 // Only rows that want logits go through the final norm and the largest linear of the model.
 static ps_status logits(ps_builder *builder, ps_value_id x)
 {
@@ -482,7 +506,7 @@ static ps_status logits(ps_builder *builder, ps_value_id x)
     PS_TRY(ps_builder_norm(builder, "output_norm", config->dim, x, &x));
 
     ps_value_id head = builder->embedding;
-    if (ps_gguf_tensor_find(builder->file, "output.weight") != NULL) {
+    if (has_own_head(builder)) {
         PS_TRY(add_weight(builder, "output.weight",
                           (shape){.columns = config->dim, .rows = config->vocabulary}, &head));
     }

@@ -22,7 +22,7 @@ typedef struct ps_rope_key {
 // Set up and walked by ps_builder_run; architectures read config and layer.
 typedef struct ps_builder {
     const ps_model_config *config;
-    const ps_gguf *file;
+    const ps_gguf *file; // NULL: weights are as config says
     ps_graph *graph;
     const ps_model_layer *layer; // being built; NULL in the frame
     uint32_t layer_index;        // 0-based, as tensors are named; attributes are 1-based

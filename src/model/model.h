@@ -57,6 +57,10 @@ typedef struct ps_model_config {
     float attention_softcap; // 0: none
     float logits_softcap;    // 0: none
 
+    // Of a configuration without a model file; otherwise the file says it.
+    ps_dtype weight_dtype; // of all weights but vectors
+    bool ties_embedding;   // logits are made with token_embd.weight
+
     ps_kv_group kv_groups[PS_KV_GROUPS_MAX]; // [0] sees all positions, used or not
     uint32_t kv_group_count;
     const ps_model_layer *layer; // [layers]
@@ -73,7 +77,9 @@ PS_MUST_USE ps_status ps_model_read(const ps_gguf *file, ps_arena *arena,
                                     const ps_model_config **out);
 
 // Builds the graph of one step into `graph`, which has just been initialised. `config` was read
-// from `file`. The graph borrows neither. Operators: embed, rms_norm, linear with one weight,
+// from `file`; or `file` is NULL, and then every weight has the shape that the architecture expects
+// and the type that `config` says, vectors are F32, and what a file may have or not (biases that
+// the architecture does not ask for, factors of RoPE) is not there. The graph borrows neither. Operators: embed, rms_norm, linear with one weight,
 // add_bias, add, act_mul, softcap, rope_table, rope, kv_write, attention, select_logits, route,
 // expert_linear, expert_sum. Every weight is named as its tensor is; the KV of layer i is
 // "blk.<i>.kv"; the one output is "logits".

@@ -39,8 +39,8 @@ static uint32_t choose_chunks(const ps_pass_options *options, const ps_value *we
     uint32_t best = 1;
     for (uint32_t chunks = 2; chunks <= most; chunks *= 2) {
         if (options->comm_schedule == PS_COMM_FUSED ||
-            ps_cost_fused_ns(options->machine, work_ns, bytes, chunks) <
-                ps_cost_fused_ns(options->machine, work_ns, bytes, best)) {
+            ps_cost_fused_ns(options->machine, work_ns, options->ranks, bytes, chunks) <
+                ps_cost_fused_ns(options->machine, work_ns, options->ranks, bytes, best)) {
             best = chunks;
         }
     }

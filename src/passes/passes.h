@@ -14,10 +14,13 @@ typedef struct ps_pass_options {
     uint32_t rows_max;
     uint32_t logits_max; // <= rows_max
     uint32_t context_max;
-    ps_dtype k_dtype, v_dtype; // of the KV cache: F16 or Q8_0; 0 (F32): as the graph has it
+    ps_dtype k_dtype, v_dtype; // of the KV cache; 0 (F32): as the graph has it
     const ps_machine *machine;
     uint32_t ranks; // processes that share the model; 0: one
     uint32_t rank;  // which of them the plan is for
+    // Ranks that follow each other and share the KV of the same heads by positions; 0, 1: none do.
+    // Divides ranks. Nothing runs such plans: they are made to be simulated.
+    uint32_t context_shards;
     ps_comm_schedule comm_schedule;
     ps_prefetch_policy prefetch;
     ps_prefetch_ratios ratios; // of PS_PREFETCH_RATIO
@@ -31,12 +34,16 @@ typedef struct ps_pass_options {
 // rows are shared out.
 #define PS_REPLICATED_ROWS_MAX 8u
 
-// Gives the KV of all layers the formats of the options. PS_INVALID: heads that Q8_0 cannot hold.
+// Gives the KV of all layers the formats of the options. PS_INVALID: heads whose columns are no whole blocks.
 PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *options);
 
 // The part of the model that one rank computes: attention cut between query heads, feed-forward
 // between blocks of its columns, logits between groups of the vocabulary; all_reduce and all_gather
 // where parts become whole. Weights become slices of their tensors (ps_value).
+//
+// With context_shards, attention is cut over ranks / context_shards groups of ranks, and everything
+// else over all ranks; an all_reduce of `ranks` = context_shards inside each group makes the results
+// of attention whole (shard.c).
 //
 // Where best_logits of each row are enough, and a rank's best are fewer than its share, only those
 // are gathered (all_gather_best).
@@ -45,6 +52,7 @@ PS_MUST_USE ps_status ps_pass_kv_format(ps_graph *graph, const ps_pass_options *
 // two blocks are of a rank's own rows, and all_gather_rows makes them whole where a linear, the
 // router or the selection of logits needs all rows. The same bits. Never with fused sums.
 //
+// PS_INVALID      context_shards do not divide the ranks
 // PS_UNSUPPORTED  more ranks than the model can be shared by; the message says how many would do
 PS_MUST_USE ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options);
 

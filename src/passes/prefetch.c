@@ -54,7 +54,9 @@ static uint64_t time_bytes(const ps_graph *graph, const ps_pass_options *options
     const uint64_t bytes = ps_cost_moved_bytes(
         collective->op, &collective->attributes, options->rows_max,
         ps_plan_row_bytes(&graph->values[collective->output]));
-    return (uint64_t)((double)ps_cost_collective_ns(machine, bytes) * machine->fill_gbs);
+    return (uint64_t)(ps_cost_collective_ns(machine, collective->op, collective->attributes.ranks,
+                                            bytes) *
+                      machine->fill_gbs);
 }
 
 // What L2 gives up goes to a last level that is large beside it, and is still read faster from
@@ -84,6 +86,7 @@ static budget start_budget(const ps_graph *graph, const ps_pass_options *options
 static ps_prefetch_operand operand_of(const ps_graph *graph, const ps_node *node, uint32_t index)
 {
     return (ps_prefetch_operand){.op = node->op,
+                                 .attributes = &node->attributes,
                                  .value = &graph->values[node->inputs[index]],
                                  .query_columns = graph->values[node->inputs[0]].columns};
 }
@@ -142,6 +145,7 @@ static ps_status prefetch_operand(ps_graph *graph, const ps_pass_options *option
                        .site = reader->attributes.site,
                        .bytes = is_whole ? 0 : (uint32_t)smaller(bytes, UINT32_MAX),
                        .skip = (uint32_t)smaller(skip, UINT32_MAX),
+                       .context_shards = reader->attributes.context_shards,
                        .reason = reason}};
     b->ahead[id] += reason >= PS_REASON_DECLINED ? 0 : bytes;
     return ps_graph_add_node(graph, &node);

@@ -11,6 +11,7 @@
 // One operand of an operator.
 typedef struct ps_prefetch_operand {
     ps_op op;
+    const ps_op_attributes *attributes; // of the operator
     const ps_value *value;
     uint32_t query_columns; // of attention: of its queries
 } ps_prefetch_operand;

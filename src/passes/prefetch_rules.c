@@ -16,7 +16,10 @@ uint64_t ps_prefetch_operand_bytes(const ps_pass_options *options,
     switch (operand->op) {
     case PS_OP_ATTENTION:
     case PS_OP_ATTENTION_PARTIAL:
-        return value->kind == PS_VALUE_KV ? options->context_max * ps_value_kv_bytes(value) : 0;
+        return value->kind == PS_VALUE_KV
+                   ? ps_context_share(operand->attributes, options->context_max) *
+                         ps_value_kv_bytes(value)
+                   : 0;
     case PS_OP_LINEAR:
     case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
@@ -40,7 +43,8 @@ bool ps_prefetch_is_bound_by_memory(const ps_pass_options *options,
         if (options->rows_max <= PS_REPLICATED_ROWS_MAX) {
             return true;
         }
-        work.f32_ops = 2 * (uint64_t)options->rows_max * options->context_max *
+        work.f32_ops = 2 * (uint64_t)options->rows_max *
+                       ps_context_share(operand->attributes, options->context_max) *
                        operand->query_columns;
     } else {
         const uint64_t ops = options->rows_max * (uint64_t)value->rows * value->columns;
@@ -83,6 +87,7 @@ ps_prefetch_operand ps_prefetch_operand_of(const ps_plan *plan, const ps_plan_st
                                            uint32_t index)
 {
     return (ps_prefetch_operand){.op = step->op,
+                                 .attributes = &step->attributes,
                                  .value = &plan->values[step->inputs[index]].is,
                                  .query_columns = plan->values[step->inputs[0]].is.columns};
 }
@@ -111,6 +116,7 @@ ps_plan_step ps_prefetch_step(const ps_plan_step *reader, uint32_t index, uint64
                                          .bytes = (uint32_t)part,
                                          .skip = (uint32_t)smaller(skip, UINT32_MAX),
                                          .reason = reason,
+                                         .context_shards = reader->attributes.context_shards,
                                          .window = window}};
 }
 

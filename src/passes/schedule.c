@@ -55,11 +55,12 @@ static ps_status add_attention(scheduler *s, const ps_node *node)
     const ps_value_id output = node->output;
     const ps_value *kv = &value_of(s, node->inputs[1])->is;
     const uint32_t heads = value_of(s, output)->is.columns / kv->head_dim;
-    const uint64_t chunks = ps_divide_up(s->options->context_max, PS_ATTENTION_CHUNK_POSITIONS);
+    const uint64_t positions = ps_context_share(&node->attributes, s->options->context_max);
+    const uint64_t chunks = ps_divide_up(positions, PS_ATTENTION_CHUNK_POSITIONS);
     const uint64_t columns = chunks * heads * (kv->head_dim + 2);
     if (columns > PS_COLUMNS_MAX) {
         return ps_fail(PS_UNSUPPORTED, "attention over %u positions with %u heads of %u: too large",
-                       s->options->context_max, heads, kv->head_dim);
+                       (uint32_t)positions, heads, kv->head_dim);
     }
     const ps_value_id partial = s->plan->value_count++;
     ps_plan_value *value = value_of(s, partial);
@@ -359,7 +360,7 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
         } else if (input->kind == PS_VALUE_KV &&
                    (step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL)) {
             // Decode reads the KV of one sequence; with many rows it stays in cache.
-            const uint64_t positions = s->options->context_max;
+            const uint64_t positions = ps_context_share(&step->attributes, s->options->context_max);
             const uint64_t q_columns = value_of(s, step->inputs[0])->is.columns;
             work.memory_bytes += s->small ? positions * ps_value_kv_bytes(input) : 0;
             work.f32_ops += rows * positions * q_columns * 2;
@@ -376,9 +377,13 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
     const uint64_t moved = is_collective ? moved_bytes(s, step) : 0;
     const uint64_t work_ns = ps_cost_work_ns(machine, &work);
     const uint64_t all_ns = step->op == PS_OP_LINEAR_ALL_REDUCE
-                                ? ps_cost_fused_ns(machine, work_ns, moved, step->attributes.chunks)
-                            : is_collective ? ps_cost_collective_ns(machine, moved)
-                                            : work_ns;
+                                ? ps_cost_fused_ns(machine, work_ns, step->attributes.ranks, moved,
+                                                   step->attributes.chunks)
+                            : is_collective
+                                ? (uint64_t)(ps_cost_collective_ns(machine, step->op,
+                                                                   step->attributes.ranks, moved) +
+                                             0.5)
+                                : work_ns;
     step->predicted_ns = all_ns +
                          (step->barrier && workers > 1 ? (uint64_t)machine->barrier_ns : 0);
 }

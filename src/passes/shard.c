@@ -8,6 +8,11 @@
 //    a layer, and the logits, which are gathered.
 // 3. Attention is cut between query heads; a KV head is on every rank that has one of its query
 //    heads. Cuts stand at whole blocks of the weight that is cut by columns.
+// 4. With context_shards, so many ranks that follow each other are a group, and attention is cut over
+//    groups. The ranks of a group have the same heads and project q, k and v all alike, but each
+//    attends to its share of the positions; an all_reduce inside the group makes the results whole
+//    (its bytes stand for those of the partial results), and of those each takes a share of the
+//    columns into its part of the attention output (Helix Parallelism, arXiv 2507.07120).
 // Norms, residuals, embedding and routers are on every rank; or, with sequence_parallel (Reducing
 // Activation Recomputation, arXiv 2205.05198, section 4.2.2), norms and residuals from the first
 // sum on are of each rank's own rows, which a reduce_scatter gives and an all_gather_rows takes.
@@ -23,6 +28,7 @@
 typedef struct layer_cut {
     uint32_t heads, kv_heads, head_dim;
     uint32_t head_unit; // query heads that stay together
+    uint32_t o_unit;    // columns of the attention output's weight that do
     uint32_t ffn;       // columns between gate_up and down
     uint32_t ffn_unit;
 } layer_cut;
@@ -37,6 +43,7 @@ typedef struct part {
 typedef struct sharder {
     ps_graph *graph;
     uint32_t ranks, rank;
+    uint32_t shards;      // ranks of a group
     bool by_rows;         // sequence_parallel
     uint32_t best_logits; // 0: all are gathered
     layer_cut *layers;    // [layer_count], by the attribute `layer`
@@ -61,6 +68,16 @@ static uint32_t cut_unit(const ps_value *weight)
     return block > PS_BLOCK_COLUMNS ? block : PS_BLOCK_COLUMNS;
 }
 
+// Attention is cut over so many groups of ranks, and this one is of this group.
+static uint32_t group_count(const sharder *s)
+{
+    return s->ranks / s->shards;
+}
+static uint32_t group_of(const sharder *s)
+{
+    return s->rank / s->shards;
+}
+
 // ---- what can be cut
 
 static void note_node(const sharder *s, const ps_node *node)
@@ -76,6 +93,7 @@ static void note_node(const sharder *s, const ps_node *node)
         const ps_value *weight = &values[node->inputs[1]];
         const uint32_t block = ps_dtype_get(weight->dtype)->block_columns;
         cut->head_unit = cut->head_dim == 0 ? 1 : block / divisor(block, cut->head_dim);
+        cut->o_unit = cut_unit(weight);
     } else if (node->attributes.site == PS_SITE_MLP_DOWN ||
                node->attributes.site == PS_SITE_MOE_DOWN) {
         const ps_value *weight = &values[node->inputs[node->input_count - 1]];
@@ -126,13 +144,31 @@ static ps_status check_ranks(const sharder *s)
     for (uint32_t i = 0; i < s->layer_count; i++) {
         const layer_cut *cut = &s->layers[i];
         tighten(&most, cut->ffn, cut->ffn_unit, "columns between gate_up and down");
-        tighten(&most, cut->heads, cut->head_unit, "query heads");
+        if (s->shards == 1) {
+            tighten(&most, cut->heads, cut->head_unit, "query heads");
+        }
     }
     return s->ranks <= most.ranks
                ? PS_OK
                : ps_fail(PS_UNSUPPORTED,
                          "%u ranks: this model can be shared by 1 to %u (%u %s, %u stay together)",
                          s->ranks, most.ranks, most.count, most.what, most.unit);
+}
+
+// With context_shards: every group gets heads, and every rank of a group columns of them.
+static ps_status check_groups(const sharder *s)
+{
+    for (uint32_t i = 0; i < s->layer_count && s->shards > 1; i++) {
+        const layer_cut *cut = &s->layers[i];
+        const uint32_t units = cut->heads == 0 ? 0 : cut->heads / cut->head_unit / group_count(s);
+        if (cut->heads > 0 && units * cut->head_unit * cut->head_dim < s->shards * cut->o_unit) {
+            return ps_fail(PS_UNSUPPORTED,
+                           "%u groups of %u ranks: the %u query heads of %u columns cannot be "
+                           "shared by so many",
+                           group_count(s), s->shards, cut->heads, cut->head_dim);
+        }
+    }
+    return PS_OK;
 }
 
 // ---- cutting
@@ -145,7 +181,7 @@ static bool rows_of(const sharder *s, const ps_node *node, uint32_t rows, uint32
     switch (node->attributes.site) {
     case PS_SITE_ATTN_QKV: {
         const uint32_t group = cut->heads / cut->kv_heads;
-        ps_share_columns(cut->heads, cut->head_unit, s->rank, s->ranks, begin, end);
+        ps_share_columns(cut->heads, cut->head_unit, group_of(s), group_count(s), begin, end);
         if (rows != cut->heads * cut->head_dim) { // k or v
             *begin = *begin / group;
             *end = (uint32_t)ps_divide_up(*end, group);
@@ -233,6 +269,7 @@ static void cut_attention(const sharder *s, ps_node *node)
     const bool whole_groups = first % group == 0 && a->heads % group == 0;
     a->group = whole_groups ? 0 : group;
     a->head_offset = whole_groups ? 0 : first % group;
+    a->context_shards = s->shards == 1 ? 0 : s->shards;
     cut_value(s, node->output, s->parts[node->inputs[0]].first, q->columns);
 }
 
@@ -303,6 +340,39 @@ static ps_status add_collective(sharder *s, const ps_node *writer, ps_op op, uin
                                          .top_k = op == PS_OP_ALL_GATHER_BEST ? s->best_logits : 0,
                                          .ranks = s->ranks,
                                          .rank = s->rank}});
+}
+
+// What the ranks of a group have found in their shares of the positions, made whole; who read it
+// reads this rank's share of the columns.
+static ps_status combine_positions(sharder *s, const ps_node *attention)
+{
+    ps_graph *graph = s->graph;
+    const ps_value_id from = attention->output;
+    const uint32_t member = s->rank % s->shards;
+    ps_value whole = graph->values[from];
+    ps_value share = whole;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    ps_share_columns(whole.columns, s->layers[attention->attributes.layer].o_unit, member,
+                     s->shards, &begin, &end);
+    share.name = ps_arena_printf(graph->arena, "%s.share", whole.name);
+    whole.name = ps_arena_printf(graph->arena, "%s.sum", whole.name);
+    if (share.name == NULL || whole.name == NULL) {
+        return PS_NO_MEMORY;
+    }
+    PS_TRY(ps_graph_add_value(graph, &whole, &share.alias_of));
+    share.alias_column = begin;
+    share.columns = end - begin;
+    PS_TRY(ps_graph_add_value(graph, &share, &s->instead[from]));
+    s->parts[s->instead[from]] = (part){.is_cut = true, .first = s->parts[from].first + begin};
+    return ps_graph_add_node(graph, &(ps_node){.op = PS_OP_ALL_REDUCE,
+                                               .input_count = 1,
+                                               .inputs = {from},
+                                               .output = share.alias_of,
+                                               .attributes = {.layer = attention->attributes.layer,
+                                                              .ranks = s->shards,
+                                                              .rank = member,
+                                                              .context_shards = s->shards}});
 }
 
 // ---- own rows
@@ -407,6 +477,9 @@ static ps_status add_node(sharder *s, ps_node node)
     PS_TRY(fit_rows(s, &node));
     PS_TRY(cut_node(s, &node));
     PS_TRY(ps_graph_add_node(s->graph, &node));
+    if (node.op == PS_OP_ATTENTION && s->shards > 1) {
+        return combine_positions(s, &node);
+    }
     if (ends_a_sum(s, &node)) {
         const ps_value *sum = &s->graph->values[node.output];
         return add_collective(s, &node, sum_op(s, sum), sum->columns);
@@ -422,8 +495,8 @@ static ps_status shard(sharder *s)
 {
     ps_graph *graph = s->graph;
     const uint32_t count = graph->node_count;
-    // To a node, a collective behind it and a slice of a shared tensor add a value each at most,
-    // and other rows of its operands two.
+    // To a node, a collective behind it and a slice of a shared tensor, or of a collective's result,
+    // add a value each at most, and other rows of its operands two.
     const uint64_t values = graph->value_count + 4 * (uint64_t)count;
     ps_node *old = PS_ARENA_NEW(graph->arena, ps_node, count);
     s->parts = PS_ARENA_NEW(graph->arena, part, values);
@@ -453,7 +526,13 @@ static ps_status shard(sharder *s)
 
 ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options)
 {
-    if (options->ranks <= 1) {
+    const uint32_t shards = options->context_shards <= 1 ? 1 : options->context_shards;
+    const uint32_t ranks = options->ranks == 0 ? 1 : options->ranks;
+    if (ranks % shards != 0) {
+        return ps_fail(PS_INVALID, "%u context shards, a divisor of the %u ranks would be right",
+                       shards, ranks);
+    }
+    if (ranks == 1) {
         return PS_OK;
     }
     ps_assert(options->rank < options->ranks);
@@ -461,9 +540,11 @@ ps_status ps_pass_shard(ps_graph *graph, const ps_pass_options *options)
     sharder s = {.graph = graph,
                  .ranks = options->ranks,
                  .rank = options->rank,
+                 .shards = shards,
                  .by_rows = options->sequence_parallel,
                  .best_logits = options->best_logits};
     PS_TRY(note_layers(&s));
     PS_TRY(check_ranks(&s));
+    PS_TRY(check_groups(&s));
     return shard(&s);
 }

@@ -236,16 +236,25 @@ static ps_status check_formats(const ps_plan *plan, const ps_plan_step *step)
     return PS_OK;
 }
 
-// A collective is one of all ranks of the plan. A runner of one rank has nobody to ask.
+// A collective is one of all ranks of the plan, or, where context_shards ranks that follow each
+// other share the positions of a KV, an all_reduce of those. A runner of one rank has nobody to
+// ask.
 static ps_status check_collective(const ps_plan *plan, const ps_plan_step *step)
 {
     if (plan->ranks <= 1) {
         return ps_fail(PS_INVALID, "a collective in a plan of one rank");
     }
-    return step->attributes.ranks == plan->ranks && step->attributes.rank == plan->rank
+    const ps_op_attributes *a = &step->attributes;
+    const uint32_t shards = step->op == PS_OP_ALL_REDUCE ? a->context_shards : 0;
+    if (shards > 1 && plan->ranks % shards != 0) {
+        return ps_fail(PS_INVALID, "context_shards=%u, a divisor of the %u ranks would be right",
+                       shards, plan->ranks);
+    }
+    const uint32_t ranks = shards > 1 ? shards : plan->ranks;
+    return a->ranks == ranks && a->rank == plan->rank % ranks
                ? PS_OK
-               : ps_fail(PS_INVALID, "is of rank %u of %u, the plan of rank %u of %u",
-                         step->attributes.rank, step->attributes.ranks, plan->rank, plan->ranks);
+               : ps_fail(PS_INVALID, "is of rank %u of %u, the plan of rank %u of %u", a->rank,
+                         a->ranks, plan->rank % ranks, ranks);
 }
 
 // The step that wrote what an operand shows in whole.
@@ -288,13 +297,14 @@ static ps_status check_embed(const ps_plan *plan, const ps_plan_step *step)
 static ps_status check_partial(const ps_plan *plan, const ps_plan_step *step)
 {
     const ps_value *partial = &plan->values[step->output].is;
-    const uint64_t right = ps_divide_up(plan->context_max, PS_ATTENTION_CHUNK_POSITIONS) *
+    const uint64_t positions = ps_context_share(&step->attributes, plan->context_max);
+    const uint64_t right = ps_divide_up(positions, PS_ATTENTION_CHUNK_POSITIONS) *
                            step->attributes.heads * (step->attributes.head_dim + 2);
     return partial->columns == right
                ? PS_OK
-               : ps_fail(PS_INVALID, "'%s' has %u columns, %llu would be right for %u positions",
+               : ps_fail(PS_INVALID, "'%s' has %u columns, %llu would be right for %llu positions",
                          partial->name, partial->columns, (unsigned long long)right,
-                         plan->context_max);
+                         (unsigned long long)positions);
 }
 
 // A merge walks the chunks that the partial step of the same cache wrote.

@@ -13,8 +13,9 @@ MODEL = golden("smollm-q8_0")
 MOE = golden("qwen3moe-q8_0")
 ANSWER = ("-p", "abc", "--raw", "--temp", "0", "-n", "20")
 # An accelerator with a stream for prefetches.
-STREAM = {"name": "accelerator", "threads": 1, "l2_bytes": 192 << 20, "read_gbs": 1000, "cache_read_gbs": 6000, "fill_gbs": 600,
-          "int8_gops": 100000, "f32_gops": 20000, "prefetch_stream": True}
+STREAM = {"name": "accelerator", "threads": 1, "l2_bytes": 192 << 20, "read_gbs": 1000, "cache_read_gbs": 2500, "fill_gbs": 900,
+          "linear_share": 1, "int8_gops": 100000, "f32_gops": 20000, "barrier_ns": 500, "prefetch_stream": True,
+          "comm_ns": 2000, "comm_gbs": 5}
 SITES = ("attn.qkv", "attn.o", "mlp.gate_up", "mlp.down")
 
 

@@ -5,6 +5,7 @@
 // seed, and with each part of its key changed.
 #include "engine/engine_test.h"
 // this includes what cmocka wants first
+#include "engine/machine_open.h"
 #include "engine/tuned.h"
 #include "gen.h"
 
@@ -98,7 +99,8 @@ static void test_written_and_read(void **state)
                 back.collectives[1].bytes == 65536);
 
     ps_machine machine = {0};
-    assert_int_equal(PS_OK, ps_tuned_read_machine(path, &machine));
+    assert_int_equal(PS_OK,
+                     ps_machine_open(path, &(ps_machine_use){.threads = 7}, NULL, NULL, &machine));
     assert_true(machine.threads == 2 && machine.comm_ns == tuned.machine.comm_ns);
     ps_buffer_deinit(&left);
     ps_buffer_deinit(&right);

@@ -21,9 +21,12 @@ static ps_status run(ps_graph *graph, void *context)
     played *p = context;
     ps_plan *plan = NULL;
     PS_TRY(ps_passes_run(graph, &p->options, &plan));
-    return ps_play_plan(plan, p->options.machine,
+    ps_played step;
+    PS_TRY(ps_play_plan(plan, p->options.machine,
                         &(ps_play_options){.rows = p->rows, .position = 10}, graph->arena,
-                        &p->play);
+                        &step));
+    p->play = step.sums;
+    return PS_OK;
 }
 
 static ps_play play(const ps_machine *machine, double ratio, uint32_t rows)

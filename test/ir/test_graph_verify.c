@@ -557,7 +557,7 @@ static const memory_fault MEMORY_FAULTS[] = {
     {make_bad_base, "view of value 61 of 61"},
     {make_own_view, "view of 'q', which is no activation with its own storage"},
     {make_weight_view, "value 'norm': only activations are views"},
-    {make_bad_dtype, "dtype 13 is unknown"},
+    {make_bad_dtype, "dtype 15 is unknown"},
     {make_bad_kind, "value kind 3 is unknown"},
     {make_bad_rows, "row kind 3 is unknown"},
     {make_nan, "eps is not finite"},

@@ -422,9 +422,92 @@ static void test_tensors_that_nothing_reads_are_counted(void **state)
     unbuild(&b);
 }
 
+// Types are left out of the comparison: files mix them.
+static void print_alike(ps_graph *graph, ps_buffer *out)
+{
+    for (uint32_t i = 0; i < graph->value_count; i++) {
+        ps_value *value = &graph->values[i];
+        if (value->kind == PS_VALUE_WEIGHT && value->rows > 1) {
+            value->dtype = PS_DTYPE_Q8_0;
+        }
+    }
+    assert_int_equal(PS_OK, ps_graph_print(graph, out));
+}
+
+// The graph of the same configuration without the file has no type but the one that it says.
+static void compare_without_file(built *b, bool ties_embedding)
+{
+    ps_arena arena;
+    ps_graph planned;
+    ps_buffer with = {0};
+    ps_buffer without = {0};
+    ps_arena_init(&arena, ARENA_BYTES);
+    ps_graph_init(&planned, &arena);
+    ps_model_config config = *b->config;
+    config.weight_dtype = PS_DTYPE_I4;
+    config.ties_embedding = ties_embedding;
+    if (ps_model_build(&config, NULL, &planned) != PS_OK ||
+        ps_graph_verify(&planned, "build") != PS_OK) {
+        fail_msg("%s", ps_error_message());
+    }
+    for (uint32_t i = 0; i < planned.value_count; i++) {
+        const ps_value *value = &planned.values[i];
+        if (value->kind == PS_VALUE_WEIGHT) {
+            assert_int_equal(value->rows == 1 ? PS_DTYPE_F32 : PS_DTYPE_I4, value->dtype);
+        }
+    }
+    print_alike(&planned, &without);
+    print_alike(&b->graph, &with);
+    assert_string_equal(with.data, without.data);
+    ps_buffer_deinit(&with);
+    ps_buffer_deinit(&without);
+    ps_arena_deinit(&arena);
+}
+
+static void test_no_file_gives_the_same_graph(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool ties_embedding;
+    } FILES[] = {{"mixtral-q8_0", false}, {"qwen2-q8_0", true},    {"qwen3-q8_0", true},
+                 {"qwen3moe-q8_0", true}, {"qwen3moe-bf16", true}, {"gemma3-q8_0", true},
+                 {"smollm-q4_1", true}};
+    for (size_t i = 0; i < sizeof FILES / sizeof FILES[0]; i++) {
+        built b;
+        build_golden(&b, FILES[i].name);
+        compare_without_file(&b, FILES[i].ties_embedding);
+        unbuild(&b);
+    }
+}
+
+// What a file may add is not there without one; what the architecture asks for is.
+static void test_no_file_has_no_optional_tensors(void **state)
+{
+    (void)state;
+    made_llama(&model);
+    made_set_tensor(&model, "rope_freqs.weight", MADE_F32, 8, 0, 0);
+    made_set_layer_tensor(&model, 0, "attn_output.bias", MADE_F32, MADE_DIM, 0, 0);
+    built b;
+    build(&b, made_open(&model));
+    assert_int_equal(1, count_ops(&b.graph, PS_OP_ADD_BIAS));
+    ps_graph_init(&b.graph, &b.arena);
+    assert_int_equal(PS_OK, ps_model_build(b.config, NULL, &b.graph));
+    assert_int_equal(0, count_ops(&b.graph, PS_OP_ADD_BIAS));
+    assert_int_equal(PS_NO_VALUE, ps_graph_find(&b.graph, ps_str_of("rope_freqs.weight")));
+    ps_model_config qwen2 = *b.config;
+    qwen2.architecture = "qwen2";
+    ps_graph_init(&b.graph, &b.arena);
+    assert_int_equal(PS_OK, ps_model_build(&qwen2, NULL, &b.graph));
+    assert_int_equal(3 * MADE_LAYERS, count_ops(&b.graph, PS_OP_ADD_BIAS));
+    unbuild(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_file_gives_the_same_graph),
+        cmocka_unit_test(test_no_file_has_no_optional_tensors),
         cmocka_unit_test(test_each_architecture_has_its_operators),
         cmocka_unit_test(test_linears_carry_site_layer_and_unit),
         cmocka_unit_test(test_logits_are_the_one_output),

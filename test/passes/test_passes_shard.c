@@ -218,18 +218,24 @@ static void check_rank(const model *m, const ps_graph *graph, tilings *all)
     assert_true(value_of(graph, logits)->is_output);
 }
 
-static ps_status shard_rank(const char *text, uint32_t rank, uint32_t ranks, ps_arena *arena,
+static ps_status shard_with(const char *text, const ps_pass_options *options, ps_arena *arena,
                             ps_graph *graph)
 {
     ps_graph_init(graph, arena);
     ps_graph_text_require(ps_graph_parse(ps_str_of(text), graph), text);
     ps_graph_text_require(ps_graph_verify(graph, "parsing"), text);
-    const ps_pass_options options = {.ranks = ranks, .rank = rank};
-    const ps_status status = ps_pass_shard(graph, &options);
+    const ps_status status = ps_pass_shard(graph, options);
     if (status == PS_OK) {
         ps_graph_text_require(ps_graph_verify(graph, "shard"), text);
     }
     return status;
+}
+
+static ps_status shard_rank(const char *text, uint32_t rank, uint32_t ranks, ps_arena *arena,
+                            ps_graph *graph)
+{
+    const ps_pass_options options = {.ranks = ranks, .rank = rank};
+    return shard_with(text, &options, arena, graph);
 }
 
 static uint32_t units(uint32_t whole, uint32_t unit)
@@ -279,10 +285,162 @@ static void test_parts_make_the_whole(void **state)
     }
 }
 
+// ---- groups of ranks that share positions
+
+static const uint32_t GROUPS[][2] = {{2, 2}, {4, 2}, {4, 4}, {6, 2}, {6, 3}, {8, 4}, {16, 8}};
+
+// What a group is to have; the weights are those of the model without such groups.
+typedef struct grouped {
+    tilings all;
+    tiling o;                     // columns of the attention output, of all ranks
+    uint32_t q_first, q_rows;     // of the group that is being looked at
+    uint32_t k_first, kv_columns; //
+} grouped;
+
+static void check_member(const model *m, const ps_graph *graph, uint32_t rank, uint32_t shards,
+                         grouped *g)
+{
+    const ps_value *q = value_of(graph, "q.w");
+    const ps_value *k = value_of(graph, "k.w");
+    const ps_value *o = value_of(graph, "o.w");
+    const ps_node *sum = node_of(graph, PS_OP_ALL_REDUCE, "a.sum");
+    const ps_value *share = value_of(graph, "a.share");
+    const ps_op_attributes *a = &node_of(graph, PS_OP_ATTENTION, "a")->attributes;
+    if (rank % shards == 0) {
+        lay(&g->all.heads, q->row_first / m->head_dim, q->rows / m->head_dim, m->head_unit,
+            m->heads);
+        *g = (grouped){.all = g->all,
+                       .o = g->o,
+                       .q_first = q->row_first,
+                       .q_rows = q->rows,
+                       .k_first = k->row_first,
+                       .kv_columns = k->rows};
+    }
+    assert_true(q->row_first == g->q_first && q->rows == g->q_rows);
+    assert_true(k->row_first == g->k_first && k->rows == g->kv_columns);
+    assert_int_equal(g->kv_columns, value_of(graph, "kv")->columns);
+    assert_int_equal(shards, a->context_shards);
+    assert_int_equal(q->rows / m->head_dim, a->heads);
+    assert_true(sum->attributes.ranks == shards && sum->attributes.rank == rank % shards &&
+                sum->attributes.context_shards == shards);
+    assert_string_equal("a", graph->values[sum->inputs[0]].name);
+    assert_int_equal(q->rows, value_of(graph, "a.sum")->columns);
+    // The linear reads the columns of its weight's slice.
+    assert_int_equal(share->alias_of, sum->output);
+    assert_int_equal(o->column_first, g->q_first + share->alias_column);
+    assert_int_equal(o->columns, share->columns);
+    lay(&g->o, o->column_first, o->columns, 1, m->heads * m->head_dim);
+}
+
+// Groups that cannot all have heads, or ranks that cannot all have columns, are refused.
+static bool groups_fit(const model *m, uint32_t ranks, uint32_t shards)
+{
+    const uint32_t columns = m->heads / m->head_unit / (ranks / shards) * m->head_unit *
+                             m->head_dim;
+    const uint32_t unit = strchr(m->o_format, 'K') != NULL ? 256 : 32;
+    return columns >= shards * unit && units(m->ffn, m->ffn_unit) >= ranks &&
+           units(m->vocabulary, 16) >= ranks;
+}
+
+static uint32_t check_groups(const model *m, const char *text, uint32_t ranks, uint32_t shards)
+{
+    grouped g = {.q_first = 0};
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        ps_arena arena;
+        ps_graph graph;
+        ps_arena_init(&arena, (size_t)16 << 20);
+        const ps_pass_options options = {.ranks = ranks, .rank = rank, .context_shards = shards};
+        const ps_status status = shard_with(text, &options, &arena, &graph);
+        if (!groups_fit(m, ranks, shards)) {
+            assert_int_equal(PS_UNSUPPORTED, status);
+            ps_arena_deinit(&arena);
+            return 0;
+        }
+        ps_graph_text_require(status, "shard");
+        check_member(m, &graph, rank, shards, &g);
+        const ps_value *gate = value_of(&graph, "gate.w");
+        lay(&g.all.ffn, gate->row_first, gate->rows, m->ffn_unit, m->ffn);
+        assert_int_equal(ranks, node_of(&graph, PS_OP_ALL_REDUCE, "o.sum")->attributes.ranks);
+        ps_arena_deinit(&arena);
+    }
+    expect_even(&g.all.heads, m->heads);
+    expect_even(&g.all.ffn, m->ffn);
+    assert_int_equal(m->heads * m->head_dim, g.o.next);
+    return 1;
+}
+
+static void test_groups_share_positions(void **state)
+{
+    static char text[TEXT_BYTES];
+    uint32_t done = 0;
+    (void)state;
+    for (size_t i = 0; i < MODEL_COUNT; i++) {
+        text[0] = '\0';
+        write_values(&MODELS[i], text);
+        write_nodes(&MODELS[i], text);
+        for (size_t j = 0; j < sizeof GROUPS / sizeof GROUPS[0]; j++) {
+            done += check_groups(&MODELS[i], text, GROUPS[j][0], GROUPS[j][1]);
+        }
+    }
+    assert_true(done > MODEL_COUNT);
+    ps_arena arena;
+    ps_graph graph;
+    ps_arena_init(&arena, (size_t)16 << 20);
+    const ps_pass_options options = {.ranks = 4, .context_shards = 3};
+    ps_graph_text_expect_message(shard_with(text, &options, &arena, &graph),
+                                 "3 context shards, a divisor of the 4 ranks would be right");
+    ps_arena_deinit(&arena);
+}
+
+// Attention over a share of the positions: partial results, and what is prefetched, are of that
+// share alone.
+static void test_plans_count_one_share(void **state)
+{
+    static char text[TEXT_BYTES];
+    const model *m = &MODELS[5];
+    uint32_t prefetches = 0;
+    (void)state;
+    text[0] = '\0';
+    write_values(m, text);
+    write_nodes(m, text);
+    for (uint32_t rows = 4; rows <= 64; rows += 60) {
+        ps_arena arena;
+        ps_graph graph;
+        ps_plan *plan = NULL;
+        ps_pass_options options = PS_TEST_DECODE;
+        options.rows_max = rows;
+        options.logits_max = 4;
+        options.ranks = 8;
+        options.rank = 6;
+        options.context_shards = 4;
+        options.context_max = 8000;
+        options.k_dtype = PS_DTYPE_I8;
+        options.v_dtype = PS_DTYPE_I4;
+        ps_arena_init(&arena, (size_t)16 << 20);
+        ps_graph_init(&graph, &arena);
+        ps_graph_text_require(ps_graph_parse(ps_str_of(text), &graph), text);
+        ps_graph_text_require(ps_passes_run(&graph, &options, &plan), "passes");
+        for (uint32_t i = 0; i < plan->step_count; i++) {
+            const ps_plan_step *step = &plan->steps[i];
+            if (step->op == PS_OP_ATTENTION_PARTIAL) { // 2000 positions are 8 chunks; 16 heads
+                assert_int_equal(8 * 16 * (m->head_dim + 2), plan->values[step->output].is.columns);
+            } else if (step->op == PS_OP_PREFETCH && step->attributes.site == PS_SITE_KV) {
+                assert_int_equal(4, step->attributes.context_shards);
+                prefetches++;
+            }
+        }
+        ps_arena_deinit(&arena);
+    }
+    assert_true(prefetches > 0);
+}
+
 int main(void)
 {
     static char names[MODEL_COUNT][64];
-    struct CMUnitTest tests[MODEL_COUNT];
+    struct CMUnitTest tests[MODEL_COUNT + 2] = {
+        [MODEL_COUNT] = cmocka_unit_test(test_groups_share_positions),
+        [MODEL_COUNT + 1] = cmocka_unit_test(test_plans_count_one_share),
+    };
     for (size_t i = 0; i < MODEL_COUNT; i++) {
         const model *m = &MODELS[i];
         (void)snprintf(names[i], sizeof names[i], "heads %u/%u x %u, o %s, ffn %u, down %s",

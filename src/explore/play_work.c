@@ -1,0 +1,176 @@
+// explore/play_work.c - bytes, operations and times of one step.
+#include "explore/play_work.h"
+
+#include "cost/cost.h"
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double smaller(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static const ps_value *value_of(const ps_play_work *w, uint32_t id)
+{
+    return &w->plan->values[id].is;
+}
+
+static bool attends(const ps_plan_step *step)
+{
+    return step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
+}
+
+static bool is_matrix(const ps_value *value)
+{
+    return value->kind == PS_VALUE_WEIGHT && value->rows > 1;
+}
+
+uint64_t ps_play_rows(const ps_play_work *w, const ps_plan_value *value)
+{
+    const uint32_t most = w->plan->logits_max;
+    const uint32_t logits = w->options->rows < most ? w->options->rows : most;
+    return ps_plan_rows(w->plan, &value->is, w->options->rows, logits);
+}
+
+// Positions of a sequence that a step reads the KV of, or a prefetch moves: of so many that are
+// there, those that the layer sees, and of them those that this rank has.
+static double positions(const ps_play_work *w, const ps_plan_step *step, const ps_value *kv,
+                        uint64_t there)
+{
+    const uint32_t window = w->plan->kv_windows[kv->kv_group];
+    const uint64_t seen = window == 0 || there < window ? there : window;
+    return (double)ps_context_share(&step->attributes, seen);
+}
+
+// Each row uses others, at worst.
+double ps_play_used_part(const ps_play_work *w, const ps_plan_step *step, uint32_t id)
+{
+    const uint32_t experts = value_of(w, id)->experts;
+    const double pairs = (double)w->options->rows * step->attributes.top_k;
+    return experts == 0 || pairs >= experts ? 1 : pairs / experts;
+}
+
+// Bytes of KV at so many positions of all sequences.
+static double kv_bytes(const ps_play_work *w, const ps_value *kv, double tokens)
+{
+    const uint32_t sequences = w->options->sequences > 0 ? w->options->sequences : w->options->rows;
+    return sequences * tokens * (double)ps_value_kv_bytes(kv);
+}
+
+static double weight_bytes(const ps_value *value)
+{
+    return (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
+           (value->experts == 0 ? 1 : value->experts);
+}
+
+double ps_play_stored_bytes(const ps_play_work *w, const ps_plan_step *step, uint32_t id)
+{
+    const ps_value *value = value_of(w, id);
+    if (is_matrix(value)) {
+        return step->op == PS_OP_EMBED
+                   ? (double)(w->options->rows * ps_dtype_row_bytes(value->dtype, value->columns))
+                   : weight_bytes(value) * ps_play_used_part(w, step, id);
+    }
+    return value->kind == PS_VALUE_KV && attends(step)
+               ? kv_bytes(w, value, positions(w, step, value, w->options->position + 1ULL))
+               : 0;
+}
+
+double ps_play_asked_bytes(const ps_play_work *w, const ps_plan_step *prefetch)
+{
+    const ps_value *value = value_of(w, prefetch->inputs[0]);
+    // The row that this step writes is not there yet.
+    const double whole = value->kind == PS_VALUE_KV
+                             ? kv_bytes(w, value,
+                                        positions(w, prefetch, value, w->options->position))
+                             : weight_bytes(value) - prefetch->attributes.skip;
+    return prefetch->attributes.bytes == 0 ? whole : smaller(whole, prefetch->attributes.bytes);
+}
+
+double ps_play_read_gbs(const ps_play_work *w, uint32_t id, bool is_cached)
+{
+    const ps_value *value = value_of(w, id);
+    if (value->kind != PS_VALUE_KV) {
+        return ps_cost_weight_gbs(w->machine, is_cached);
+    }
+    const uint32_t heads = value->columns / value->head_dim;
+    return ps_cost_kv_gbs(w->machine, heads, (uint64_t)w->options->rows * heads, is_cached);
+}
+
+double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, double *ops)
+{
+    double int8 = 0;
+    double f32 = 0;
+    for (uint32_t i = 0; i < step->input_count && step->op != PS_OP_EMBED; i++) {
+        const ps_value *value = value_of(w, step->inputs[i]);
+        const double rows = step->output == PS_NO_VALUE
+                                ? w->options->rows
+                                : (double)ps_play_rows(w, &w->plan->values[step->output]);
+        if (is_matrix(value)) {
+            *(ps_dtype_is_quantised(value->dtype) ? &int8 : &f32) += rows * value->rows *
+                                                                     value->columns;
+        } else if (value->kind == PS_VALUE_KV && attends(step)) {
+            f32 += w->options->rows * positions(w, step, value, w->options->position + 1ULL) *
+                   value_of(w, step->inputs[0])->columns * 2;
+        }
+    }
+    *ops = 2 * (int8 + f32);
+    const double share = ps_machine_share(w->machine->profile.compute_share);
+    return larger(int8 / w->machine->int8_gops, f32 / w->machine->f32_gops) / share;
+}
+
+// Predicted by the scheduler for the largest step.
+double ps_play_small_ns(const ps_play_work *w, const ps_plan_step *step)
+{
+    const bool has_barrier = step->barrier && w->machine->threads > 1;
+    const double barrier = has_barrier ? w->machine->barrier_ns : 0;
+    const double ns = larger((double)step->predicted_ns - barrier, 0);
+    return step->stream == PS_STREAM_COMPUTE ? ns * w->options->rows / w->plan->rows_max : 0;
+}
+
+double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step)
+{
+    const ps_machine_profile *p = &w->machine->profile;
+    const uint8_t flags = ps_op_get(step->op)->flags;
+    const bool multiplies = (flags & PS_OP_READS_WEIGHTS) != 0 && step->op != PS_OP_EMBED;
+    return (flags & PS_OP_VECTOR) != 0   ? p->vector_ns
+           : attends(step) || multiplies ? p->matmul_ns
+                                         : 0;
+}
+
+double ps_play_miss_ns(const ps_play_work *w, const ps_plan_step *step)
+{
+    const ps_machine_profile *p = &w->machine->profile;
+    double bytes = 0;
+    for (uint32_t i = 0; i < step->input_count; i++) {
+        const ps_value *value = value_of(w, step->inputs[i]);
+        if (value->kind == PS_VALUE_WEIGHT && value->experts > 0) {
+            bytes += ps_play_stored_bytes(w, step, step->inputs[i]);
+        }
+    }
+    bytes *= w->options->expert_misses;
+    const double disk = bytes * w->options->disk_misses;
+    const double host = bytes - disk;
+    return (host > 0 ? p->host_ns + host / p->host_gbs : 0) +
+           (disk > 0 ? p->disk_ns + disk / p->disk_gbs : 0);
+}
+
+double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, uint32_t chunks)
+{
+    const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
+    const ps_plan_value *moved = &w->plan->values[whole];
+    const uint64_t bytes = ps_cost_moved_bytes(step->op, &step->attributes,
+                                               (uint32_t)ps_play_rows(w, moved),
+                                               ps_plan_row_bytes(&moved->is));
+    return ps_cost_collective_ns(w->machine, step->op, step->attributes.ranks, bytes / chunks);
+}
+
+bool ps_play_is_made(const ps_play_work *w, const ps_plan_step *prefetch)
+{
+    const ps_op_attributes *a = &prefetch->attributes;
+    return a->reason < PS_REASON_DECLINED && w->options->rows >= a->tokens_min &&
+           (a->tokens_max == 0 || w->options->rows <= a->tokens_max);
+}
