@@ -85,8 +85,9 @@ static void test_wrong_plots_are_refused(void **state)
     } CASES[] = {
         {"{}", "plots: a list of plots would be right"},
         {"[1]", "plots[0]: an object would be right"},
-        {"[{}]", "plots[0].kind: lines, bars, heatmap, table or timeline would be right"},
-        {"[{'kind':'line'}]", "plots[0].kind: 'line' is no kind of plot; the nearest is 'lines'"},
+        {"[{}]", "plots[0].kind is missing"},
+        {"[{'kind':'line'}]",
+         "plots[0].kind: 'line' is none of its values; the nearest is 'lines'"},
         {"[{'kind':'lines','x':'batc','y':'speedup'}]",
          "plots[0].x: 'batc' is no column; the nearest is 'workload.batch'"},
         {"[{'kind':'lines','x':'machine.batch','y':'speedup'}]",
@@ -94,35 +95,37 @@ static void test_wrong_plots_are_refused(void **state)
         {"[{'kind':'lines','y':'speedup'}]", "plots[0].x: the name of a column would be right"},
         {"[{'kind':'table','columns':['model']},{'kind':'bars','x':'model','y':['speedup','model']}"
          "]",
-         "plots[1].y: 'model' holds texts; a column of numbers would be right"},
-        {"[{'kind':'lines','x':'model','y':[]}]", "plots[0].y: 0 columns; 1 to 64 would be right"},
+         "plots[1].y[1]: 'model' is no column of numbers; the nearest is 'workload.ranks'"},
+        {"[{'kind':'lines','x':'model','y':[]}]",
+         "plots[0].y: a list of 1 to 64 values would be right"},
         {"[{'kind':'lines','x':'model','y':'speedup','serie':1}]",
-         "plots[0]: unknown key 'serie' of a plot of kind 'lines'; the nearest is 'series'"},
+         "plots[0].serie: there is no such key; the nearest is 'series'"},
         {"[{'kind':'bars','x':'model','y':'speedup','x_scale':'log'}]",
-         "plots[0]: unknown key 'x_scale' of a plot of kind 'bars'; the nearest is 'y_scale'"},
+         "plots[0].x_scale: there is no such key; the nearest is 'y_scale'"},
         {"[{'kind':'lines','x':'model','y':'speedup','x_scale':'log'}]",
-         "plots[0].x_scale: 'model' holds texts; a column of numbers would be right"},
+         "plots[0].x: 'model' is no column of numbers; the nearest is 'workload.ranks'"},
         {"[{'kind':'lines','x':'model','y':'speedup','y_scale':2}]",
-         "plots[0].y_scale: linear or log would be right"},
+         "plots[0].y_scale: a text of 1 to 4096 bytes would be right"},
         {"[{'kind':'lines','x':'model','y':'speedup','where':{'rank':2}}]",
-         "plots[0].where: 'rank' is no column; the nearest is 'workload.ranks'"},
+         "plots[0].where.rank: 'rank' is no column; the nearest is 'workload.ranks'"},
         {"[{'kind':'lines','x':'model','y':'speedup','where':{'model':['a',2]}}]",
-         "plots[0].where: model: a text, or a list of them, would be right"},
+         "plots[0].where.model: a text would be right"},
         {"[{'kind':'lines','x':'model','y':'speedup','where':[]}]",
-         "plots[0].where: an object of columns and values would be right"},
+         "plots[0].where: an object would be right"},
         {"[{'kind':'lines','x':'workload.batch','y':'speedup','marks':[{'x':'four'}]}]",
-         "plots[0].marks: x: a value of 'workload.batch' would be right"},
+         "plots[0].marks[0].x: a number would be right"},
         {"[{'kind':'lines','x':'workload.batch','y':'speedup','marks':[{}]}]",
-         "plots[0].marks: an object with x, y or both would be right"},
+         "plots[0].marks[0]: x, y or both would be right"},
         {"[{'kind':'lines','x':'workload.batch','y':'speedup','marks':[{'x':4,'z':1}]}]",
-         "plots[0].marks: unknown key 'z'; the nearest is 'x'"},
+         "plots[0].marks[0].z: there is no such key; the nearest is 'x'"},
         {"[{'kind':'heatmap','x':'workload.batch','y':'workload.ranks','value':'model'}]",
-         "plots[0].value: 'model' holds texts; a column of numbers would be right"},
+         "plots[0].value: 'model' is no column of numbers; the nearest is 'workload.ranks'"},
         {"[{'kind':'heatmap','x':'model','y':'model','value':'speedup','center':'1'}]",
-         "plots[0].center: a number would be right"},
-        {"[{'kind':'table','columns':'model','title':7}]", "plots[0].title: a text would be right"},
+         "plots[0].center: a number from -1e+100 to 1e+100 would be right"},
+        {"[{'kind':'table','columns':'model','title':7}]",
+         "plots[0].title: a text of 1 to 4096 bytes would be right"},
         {"[{'kind':'timeline','policies':[]}]",
-         "plots[0].policies: a list of texts would be right"},
+         "plots[0].policies: a list of 1 to 64 values would be right"},
     };
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         char text[400];
@@ -145,7 +148,8 @@ static void test_where_takes_its_rows(void **state)
     ps_buffer html = report_of(
         (ps_report_section){0},
         "[{\"kind\":\"table\",\"columns\":[\"speedup\",\"machine.l2_bytes\"],\"where\":"
-        "{\"model\":[\"phi3-medium\",\"qwen2-7b\"],\"workload.ranks\":4,\"workload.batch\":[2,8]}}"
+        "{\"model\":[\"phi3-medium\",\"qwen2-7b\"],\"workload.ranks\":4,\"workload.batch\":[2,8],"
+        "\"machine.l2_bytes\":\"192MiB\"}}"
         "]");
     char *end = strstr(html.data, "</table>");
     *end = '\0'; // the first table is the plot
@@ -157,8 +161,8 @@ static void test_where_takes_its_rows(void **state)
     }
     assert_int_equal(4, count_of(html.data, "192 MiB"));
     *end = '<';
-    assert_non_null(
-        strstr(html.data, "With model phi3-medium or qwen2-7b, ranks 4, batch 2 or 8."));
+    assert_non_null(strstr(
+        html.data, "With model phi3-medium or qwen2-7b, ranks 4, batch 2 or 8, l2 192 MiB."));
     ps_buffer_deinit(&html);
 }
 
