@@ -223,25 +223,33 @@ static double find_place(const ps_plot_groups *places, ps_result_cell value)
     return NAN;
 }
 
-static bool is_value(const ps_plot_groups *groups, uint32_t group, uint32_t column,
-                     const json_t *value)
+static bool holds_value(const ps_plot_groups *groups, uint32_t group, const json_t *value)
 {
-    const bool is_text = groups->table->columns[column].is_text;
-    const ps_result_cell wanted = is_text ? (ps_result_cell){.text = json_string_value(value)}
+    for (uint32_t i = 0; i < groups->columns.count; i++) {
+        const uint32_t column = groups->columns.columns[i];
+        const bool is_text = groups->table->columns[column].is_text;
+        const ps_result_cell wanted = is_text
+                                          ? (ps_result_cell){.text = json_string_value(value)}
                                           : (ps_result_cell){.number = json_number_value(value)};
-    return is_text == json_is_string(value) &&
-           ps_explore_cells_equal(is_text, wanted,
-                                  ps_plot_cell(groups->table, groups->first_rows[group], column));
+        if (is_text == json_is_string(value) &&
+            ps_explore_cells_equal(
+                is_text, wanted, ps_plot_cell(groups->table, groups->first_rows[group], column))) {
+            return true;
+        }
+    }
+    return false;
 }
 
-// The first group, one of whose columns holds the value; PS_NO_GROUP if none does.
+// The first group whose columns hold the value, or all of a list; PS_NO_GROUP if none does.
 static uint32_t find_series(const ps_plot_groups *groups, const json_t *value)
 {
     for (uint32_t g = 0; g < groups->count; g++) {
-        for (uint32_t i = 0; i < groups->columns.count; i++) {
-            if (is_value(groups, g, groups->columns.columns[i], value)) {
-                return g;
-            }
+        bool is_right = json_is_array(value) || holds_value(groups, g, value);
+        for (size_t i = 0; i < json_array_size(value) && is_right; i++) {
+            is_right = holds_value(groups, g, json_array_get(value, i));
+        }
+        if (is_right) {
+            return g;
         }
     }
     return PS_NO_GROUP;

@@ -121,6 +121,22 @@ static ps_status read_scale(const plot_reader *reader, const char *key, bool *ou
 
 // ---- marks
 
+// A text, a number or a list of them.
+static ps_status check_series(const char *path, const json_t *series)
+{
+    char at[PS_SPEC_PATH_BYTES];
+    ps_spec_path(at, path, "series");
+    const bool is_list = json_is_array(series);
+    PS_TRY(is_list ? ps_spec_list(at, series, PS_PLOT_LIST_MAX) : PS_OK);
+    for (size_t i = 0; i < (is_list ? json_array_size(series) : 1); i++) {
+        const json_t *value = is_list ? json_array_get(series, i) : series;
+        if (!json_is_number(value) && !json_is_string(value)) {
+            return ps_fail(PS_INVALID, "%s: a text, a number or a list of them would be right", at);
+        }
+    }
+    return PS_OK;
+}
+
 static ps_status read_mark(const plot_reader *reader, const ps_plot_spec *spec, const char *path,
                            const json_t *json, ps_plot_spec_mark *out)
 {
@@ -135,9 +151,7 @@ static ps_status read_mark(const plot_reader *reader, const ps_plot_spec *spec, 
     if (x == NULL && isnan(out->y)) {
         return ps_fail(PS_INVALID, "%s: x, y or both would be right", path);
     }
-    if (out->series != NULL && !json_is_number(out->series) && !json_is_string(out->series)) {
-        return ps_fail(PS_INVALID, "%s.series: a text or a number would be right", path);
-    }
+    PS_TRY(out->series == NULL ? PS_OK : check_series(path, out->series));
     ps_spec_path(at, path, "x");
     return x == NULL ? PS_OK : ps_explore_cell_read(&reader->columns.all[spec->x], at, x, &out->x);
 }

@@ -34,7 +34,7 @@ typedef struct ps_plot_spec_mark {
     bool has_x;
     ps_result_cell x;     // of the column of x
     double y;             // NAN: none
-    const json_t *series; // a text or a number; NULL: none
+    const json_t *series; // a text, a number or a list of them; NULL: none
     const char *label;
 } ps_plot_spec_mark;
 

@@ -118,6 +118,8 @@ static void test_wrong_plots_are_refused(void **state)
          "plots[0].marks[0]: x, y or both would be right"},
         {"[{'kind':'lines','x':'workload.batch','y':'speedup','marks':[{'x':4,'z':1}]}]",
          "plots[0].marks[0].z: there is no such key; the nearest is 'x'"},
+        {"[{'kind':'lines','x':'workload.batch','y':'speedup','marks':[{'y':4,'series':[{}]}]}]",
+         "plots[0].marks[0].series: a text, a number or a list of them would be right"},
         {"[{'kind':'heatmap','x':'workload.batch','y':'workload.ranks','value':'model'}]",
          "plots[0].value: 'model' is no column of numbers; the nearest is 'workload.ranks'"},
         {"[{'kind':'heatmap','x':'model','y':'model','value':'speedup','center':'1'}]",
@@ -190,6 +192,40 @@ static void test_lines_and_bars_show_every_row(void **state)
         assert_int_equal(1, count_of(html.data, "<title>paper: 4, 1010</title>"));
         assert_non_null(strstr(html.data, "<h3>speedup by batch</h3>"));
         assert_null(strstr(html.data, "class=\"note\""));
+        ps_buffer_deinit(&html);
+    }
+}
+
+// A mark has the colour of the series that it names: by one of its values, or by all of them. With
+// two columns of y each group is two series.
+static void test_marks_belong_to_their_series(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *series;
+        const char *colour; // NULL: there is no such series, and that is said
+    } CASES[] = {{"\"phi3-medium\"", "c0"},
+                 {"8", "c6"},
+                 {"[\"phi3-medium\",8]", "c6"},
+                 {"[4,\"phi3-medium\"]", "c4"},
+                 {"[\"phi3-medium\",\"qwen2-7b\"]", NULL},
+                 {"3", NULL}};
+    fill_table(MODELS);
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        char plots[300];
+        char mark[40];
+        (void)snprintf(
+            plots, sizeof plots,
+            "[{\"kind\":\"lines\",\"x\":\"workload.batch\",\"y\":[\"speedup\",\"step_ns\"],"
+            "\"series\":[\"model\",\"workload.ranks\"],\"where\":{\"model\":\"phi3-medium\"},"
+            "\"marks\":[{\"x\":4,\"y\":1010,\"series\":%s}]}]",
+            CASES[i].series);
+        ps_buffer html = report_of((ps_report_section){0}, plots);
+        const bool is_there = CASES[i].colour != NULL;
+        (void)snprintf(mark, sizeof mark, "<g class=\"%s\">\n<path class=\"open none\"",
+                       is_there ? CASES[i].colour : "");
+        assert_int_equal(is_there, strstr(html.data, mark) != NULL);
+        assert_int_equal(!is_there, strstr(html.data, "that no row has: 1.") != NULL);
         ps_buffer_deinit(&html);
     }
 }
@@ -390,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_wrong_plots_are_refused),
         cmocka_unit_test(test_where_takes_its_rows),
         cmocka_unit_test(test_lines_and_bars_show_every_row),
+        cmocka_unit_test(test_marks_belong_to_their_series),
         cmocka_unit_test(test_heatmaps_show_every_row),
         cmocka_unit_test(test_what_is_not_drawn_is_said),
         cmocka_unit_test(test_expectations_and_parameters),
