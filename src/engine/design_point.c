@@ -415,8 +415,10 @@ ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *fil
     ps_played played = {.span_count = 0};
     PS_TRY(start(config, file, machine, workload, arena, &d));
     PS_TRY(plan_steps(&d, workload->batch, workload->batch, &plan));
-    const ps_play_options options = {
-        .rows = workload->batch, .position = d.workload.context_tokens - 1, .records = true};
+    const ps_play_options options = {.rows = workload->batch,
+                                     .position = d.workload.context_tokens - 1,
+                                     .kv_part = d.kv_part,
+                                     .records = true};
     PS_TRY(ps_play_plan(plan, machine, &options, arena, &played));
     ps_play_span *spans = PS_ARENA_NEW(arena, ps_play_span, played.span_count);
     if (spans == NULL) {
