@@ -10,7 +10,7 @@ CTEST := ctest --output-on-failure --no-tests=error -j $(JOBS)
 FORMATTED = $(shell find src test bench include examples -name '*.[ch]' -o -name '*.inc')
 
 .DEFAULT_GOAL := release
-.PHONY: release demo test test-debug test-models tsan lint format fuzz bench install clean help
+.PHONY: release demo test test-debug test-models tsan lint format fuzz bench paper install clean help
 
 release: ## build the prestage binary (build/release/prestage)
 	@$(DEPS) build
@@ -68,6 +68,10 @@ bench: ## build and run the benchmarks
 	@cmake --preset release
 	@$(BUILD) release
 	@for program in build/release/bench/bench_*; do echo "+ $$program"; "$$program" || exit 1; done
+
+paper: release ## play what papers say of other machines, and compare (build/paper.html)
+	@build/release/prestage explore --all --force -o build/paper
+	@echo "build/paper.html, build/paper.json and build/paper-*.csv"
 
 install: release ## install below PREFIX (default /usr/local); DESTDIR is obeyed
 	@$(BUILD) release --target prestage prestage_static

@@ -264,6 +264,7 @@ static ps_status print(exploration *e)
         }
         PS_TRY(ps_explore_expectations_print(&e->results[i], &e->inputs.arena));
     }
+    ps_explore_summary_print(e->results, e->inputs.source_count);
     return PS_OK;
 }
 

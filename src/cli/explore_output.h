@@ -31,4 +31,7 @@ PS_MUST_USE ps_status ps_explore_table_print(const ps_explore_result *result, ps
 PS_MUST_USE ps_status ps_explore_expectations_print(const ps_explore_result *result,
                                                     ps_arena *arena);
 
+// How many expectations of all results are met, in a line; nothing where there are none.
+void ps_explore_summary_print(const ps_explore_result *results, uint32_t count);
+
 #endif

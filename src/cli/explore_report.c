@@ -4,6 +4,7 @@
 #include "cli/explore_report_parts.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static const char CSS[] =
     ":root{color-scheme:light dark}\n"
@@ -62,11 +63,15 @@ static void add_contents(ps_svg *html, const ps_report_section *sections, uint32
     ps_svg_add(html, "</ol></nav>\n");
 }
 
-static ps_status add_section(ps_svg *html, const ps_report_section *section, uint32_t number)
+static ps_status add_section(ps_svg *html, const ps_report_section *section, uint32_t number,
+                             const char *report_title)
 {
-    ps_svg_add(html, "<section id=\"section-%u\">\n<h2>", number);
-    ps_svg_text(html, section->title);
-    ps_svg_add(html, "</h2>\n");
+    ps_svg_add(html, "<section id=\"section-%u\">\n", number);
+    if (strcmp(section->title, report_title) != 0) {
+        ps_svg_add(html, "<h2>");
+        ps_svg_text(html, section->title);
+        ps_svg_add(html, "</h2>\n");
+    }
     if (section->about != NULL) {
         ps_svg_add(html, "<p>");
         ps_svg_text(html, section->about);
@@ -100,7 +105,7 @@ ps_status ps_explore_report_write(const ps_report_section *sections, uint32_t co
         add_contents(&html, sections, count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        PS_TRY(add_section(&html, &sections[i], i + 1));
+        PS_TRY(add_section(&html, &sections[i], i + 1, title));
     }
     ps_svg_add(&html, "</body>\n</html>\n");
     return html.status;

@@ -17,8 +17,9 @@
 //     series   a column, or a list: a line, or a bar at each place, for each value
 //     x_scale, y_scale   "linear" or "log"
 //     marks    what a paper says, a list of {"x", "y", "series", "label"}: x, y or both; with x
-//              alone and y alone it is a line across; "series" takes that one's colour; the label
-//              is otherwise "paper"
+//              alone or y alone it is a line across; "series" is a value of that column, or a
+//              list of those of several, and gives it that one's colour and bar; the label is
+//              otherwise "paper"
 //   heatmap
 //     x, y     columns
 //     value    a column of numbers, the colour

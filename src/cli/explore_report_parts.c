@@ -30,7 +30,7 @@ void ps_report_verdicts(ps_svg *html, const ps_report_section *sections, uint32_
     }
     bool is_first = true;
     add_count(html, of[PS_REPORT_CONFIRMED], "confirmed", &is_first);
-    add_count(html, of[PS_REPORT_NOT_REPRODUCED] - surprises, "not reproduced, with a reason",
+    add_count(html, of[PS_REPORT_NOT_REPRODUCED] - surprises, "not reproduced (with a reason)",
               &is_first);
     add_count(html, surprises, "not reproduced", &is_first);
     add_count(html, of[PS_REPORT_UNKNOWN], "unknown", &is_first);

@@ -48,67 +48,59 @@ static ps_status find_title(ps_plot_spec *spec, const ps_report_section *section
 
 // ---- captions
 
-static void add_value(ps_svg *html, const ps_result_column *column, const json_t *value)
+static void add_value(ps_svg *html, const ps_result_column *column, ps_result_cell value)
 {
     char text[PS_PLOT_VALUE_BYTES];
-    if (json_is_string(value)) {
-        ps_svg_text(html, json_string_value(value));
+    if (column->is_text) {
+        ps_svg_text(html, value.text == NULL ? "none" : value.text);
         return;
     }
-    ps_plot_value_text(json_is_boolean(value) ? json_is_true(value) : json_number_value(value),
-                       column->unit, text);
+    ps_plot_value_text(value.number, column->unit, text);
     ps_svg_text(html, text);
 }
 
-// "batch 4 or 8": what `where` says of a column.
-static void add_condition(ps_svg *html, const ps_result_column *column, const json_t *values,
-                          ps_arena *arena)
+// "With batch 4 or 8, ranks 2."
+static ps_status add_where(ps_svg *html, const ps_explore_where *where,
+                           const ps_result_table *table, ps_arena *arena)
 {
-    ps_svg_text(html, ps_plot_column_name(column, arena));
-    ps_svg_add(html, " ");
-    if (!json_is_array(values)) {
-        add_value(html, column, values);
-    }
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        ps_svg_add(html, i == 0 ? "" : " or ");
-        add_value(html, column, json_array_get(values, i));
-    }
-}
-
-static void add_where(ps_svg *html, const ps_plot_spec *spec, const ps_result_table *table,
-                      ps_arena *arena)
-{
-    const char *before = " Of ";
-    for (uint32_t c = 0; spec->where != NULL && c < table->column_count; c++) {
-        const json_t *values = json_object_get(spec->where, table->columns[c].name);
-        if (values != NULL) {
-            ps_svg_add(html, "%s", before);
-            add_condition(html, &table->columns[c], values, arena);
-            before = ", ";
+    for (uint32_t i = 0; i < where->count; i++) {
+        const ps_explore_condition *condition = &where->conditions[i];
+        const ps_result_column *column = &table->columns[condition->column];
+        const char *name = ps_plot_column_name(column, arena);
+        if (name == NULL) {
+            return PS_EXHAUSTED;
+        }
+        ps_svg_add(html, i == 0 ? " With " : ", ");
+        ps_svg_text(html, name);
+        for (uint32_t v = 0; v < condition->count; v++) {
+            ps_svg_add(html, v == 0 ? " " : " or ");
+            add_value(html, column, condition->values[v]);
         }
     }
-    ps_svg_add(html, *before == ',' ? "." : "");
+    ps_svg_add(html, where->count > 0 ? "." : "");
+    return html->status;
 }
 
-static void add_note(ps_svg *html, uint32_t count, const char *what)
+static void add_note(ps_svg *html, const char *what, uint32_t count)
 {
     if (count > 0) {
-        ps_svg_add(html, " <span class=\"note\">%u %s.</span>", count, what);
+        ps_svg_add(html, " <span class=\"note\">%s: %u.</span>", what, count);
     }
 }
 
 static void add_notes(ps_svg *html, const ps_plot_notes *notes)
 {
-    add_note(html, notes->doubled,
-             "rows share their place with one before and are not shown; a narrower \"where\" or a "
-             "further column in \"series\" would tell them apart");
-    add_note(html, notes->without_place,
-             "points are not above 0 and have no place on a logarithmic axis");
-    add_note(html, notes->series_left_out, "rows are of series beyond the most that are drawn");
-    add_note(html, notes->places_left_out, "rows are of places beyond the most that are drawn");
-    add_note(html, notes->panels_left_out, "rows are of panels beyond the most that are drawn");
-    add_note(html, notes->rows_left_out, "more rows are not shown");
-    add_note(html, notes->marks_left_out, "marks are of a place or a series that no row has");
+    add_note(html,
+             "Rows that share their place with one before and are not shown (a narrower \"where\" "
+             "or a further column in \"series\" would tell them apart)",
+             notes->doubled);
+    add_note(html, "Points that are not above 0 and have no place on a logarithmic axis",
+             notes->without_place);
+    add_note(html, "Rows of series beyond the most that are drawn", notes->series_left_out);
+    add_note(html, "Rows of places beyond the most that are drawn", notes->places_left_out);
+    add_note(html, "Rows of panels beyond the most that are drawn", notes->panels_left_out);
+    add_note(html, "Further rows, which are not shown", notes->rows_left_out);
+    add_note(html, "Marks of a place or a series that no row has", notes->marks_left_out);
 }
 
 // ---- figures
@@ -132,11 +124,30 @@ static ps_status add_figure(ps_svg *html, ps_plot_spec *spec, const ps_report_se
     ps_svg_add(html, "<figcaption>");
     ps_svg_text(html, spec->about);
     if (timeline == NULL) {
-        add_where(html, spec, section->table, arena);
+        PS_TRY(add_where(html, &spec->where, section->table, arena));
         add_notes(html, &notes);
     }
     ps_svg_add(html, "</figcaption>\n</figure>\n");
     return html->status;
+}
+
+// One plot of a section; *timelines: how many are drawn.
+static ps_status add_plot(ps_svg *html, const ps_report_section *section, size_t index,
+                          uint32_t *timelines, ps_arena *arena)
+{
+    const ps_explore_columns columns = {section->table->columns, section->table->column_count};
+    const ps_timeline *timeline = NULL;
+    ps_plot_spec spec;
+    PS_TRY(ps_plot_spec_read(json_array_get(section->plots, index), index, columns, arena, &spec));
+    if (spec.kind == PS_PLOT_TIMELINE) {
+        if (*timelines == section->timeline_count) {
+            return ps_fail(PS_INVALID,
+                           "plots[%zu]: %u timelines were played, and there are more plots of them",
+                           index, *timelines);
+        }
+        timeline = &section->timelines[(*timelines)++];
+    }
+    return add_figure(html, &spec, section, timeline, arena);
 }
 
 ps_status ps_report_plots(ps_svg *html, const ps_report_section *section)
@@ -146,22 +157,9 @@ ps_status ps_report_plots(ps_svg *html, const ps_report_section *section)
     filled.table = section->table == NULL ? &none : section->table;
     uint32_t timelines = 0;
     for (size_t i = 0; i < json_array_size(section->plots); i++) {
-        ps_plot_spec spec;
-        const ps_timeline *timeline = NULL;
-        PS_TRY(ps_plot_spec_read(json_array_get(section->plots, i), (uint32_t)i,
-                                 filled.table->columns, filled.table->column_count, &spec));
-        if (spec.kind == PS_PLOT_TIMELINE) {
-            if (timelines == section->timeline_count) {
-                return ps_fail(PS_INVALID,
-                               "plots[%zu]: there are %u timelines and more plots of "
-                               "them",
-                               i, timelines);
-            }
-            timeline = &section->timelines[timelines++];
-        }
         ps_arena arena;
         ps_arena_init(&arena, ARENA_BYTES);
-        const ps_status status = add_figure(html, &spec, &filled, timeline, &arena);
+        const ps_status status = add_plot(html, &filled, i, &timelines, &arena);
         ps_arena_deinit(&arena);
         PS_TRY(status);
     }
@@ -174,25 +172,12 @@ static bool is_constant(const ps_result_table *table, uint32_t column)
 {
     const ps_result_cell first = ps_plot_cell(table, 0, column);
     for (uint32_t r = 1; r < table->row_count; r++) {
-        if (!ps_plot_cells_equal(&table->columns[column], first, ps_plot_cell(table, r, column))) {
+        if (!ps_explore_cells_equal(table->columns[column].is_text, first,
+                                    ps_plot_cell(table, r, column))) {
             return false;
         }
     }
     return true;
-}
-
-static void add_constant(ps_svg *html, const ps_result_table *table, uint32_t column)
-{
-    const ps_result_cell cell = ps_plot_cell(table, 0, column);
-    char text[PS_PLOT_VALUE_BYTES];
-    ps_svg_text(html, table->columns[column].name);
-    ps_svg_add(html, " ");
-    if (table->columns[column].is_text) {
-        ps_svg_text(html, cell.text == NULL ? "none" : cell.text);
-    } else {
-        ps_plot_value_text(cell.number, table->columns[column].unit, text);
-        ps_svg_text(html, text);
-    }
 }
 
 // Columns that do not vary need no place in a table.
@@ -202,7 +187,9 @@ static void add_constants(ps_svg *html, const ps_result_table *table)
     for (uint32_t c = 0; c < table->column_count && table->row_count > 1; c++) {
         if (is_constant(table, c)) {
             ps_svg_add(html, "%s", before);
-            add_constant(html, table, c);
+            ps_svg_text(html, table->columns[c].name);
+            ps_svg_add(html, " ");
+            add_value(html, &table->columns[c], ps_plot_cell(table, 0, c));
             before = "; ";
         }
     }

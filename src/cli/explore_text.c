@@ -130,39 +130,68 @@ ps_status ps_explore_table_print(const ps_explore_result *result, ps_arena *aren
     return PS_OK;
 }
 
-ps_status ps_explore_expectations_print(const ps_explore_result *result, ps_arena *arena)
+// "confirmed", and a reason or remark behind it.
+static const char *verdict_text(const ps_report_expectation *e, ps_arena *arena)
 {
-    static const char *const HEADS[] = {"what", "paper", "ours", "within", "verdict"};
     static const char *const VERDICTS[] = {[PS_REPORT_CONFIRMED] = "confirmed",
                                            [PS_REPORT_NOT_REPRODUCED] = "not reproduced",
                                            [PS_REPORT_UNKNOWN] = "unknown"};
+    ps_buffer text = {0};
+    if (e->reason == NULL) {
+        return VERDICTS[e->verdict];
+    }
+    const ps_status status = ps_buffer_printf(&text, "%s (%s)", VERDICTS[e->verdict], e->reason);
+    const char *copy = status == PS_OK ? ps_arena_strndup(arena, text.data, text.length) : NULL;
+    ps_buffer_deinit(&text);
+    return copy;
+}
+
+#define EXPECTATION_COLUMNS 5u
+
+ps_status ps_explore_expectations_print(const ps_explore_result *result, ps_arena *arena)
+{
     const uint32_t count = result->source->spec.expectation_count;
     if (result->expectations == NULL || count == 0) {
         return PS_OK;
     }
-    grid g = {PS_ARENA_NEW(arena, const char *, (uint64_t)(count + 1) * 5), count + 1, 5};
+    grid g = {
+        .cells = PS_ARENA_NEW(arena, const char *, (uint64_t)(count + 1) * EXPECTATION_COLUMNS),
+        .row_count = count + 1,
+        .column_count = EXPECTATION_COLUMNS};
     if (g.cells == NULL) {
         return PS_NO_MEMORY;
     }
-    memcpy(g.cells, HEADS, sizeof HEADS);
-    for (uint32_t i = 0; i < count; i++) {
-        const ps_report_expectation *e = &result->expectations[i];
-        const char **cells = &g.cells[(i + 1) * 5];
-        cells[0] = e->what;
-        cells[1] = e->paper;
-        cells[2] = e->ours;
-        cells[3] = e->within;
-        cells[4] = VERDICTS[e->verdict];
-        if (e->reason != NULL) {
-            char *verdict = ps_arena_alloc(arena, strlen(e->reason) + 32, 1);
-            if (verdict == NULL) {
-                return PS_NO_MEMORY;
-            }
-            (void)sprintf(verdict, "%s (%s)", VERDICTS[e->verdict], e->reason);
-            cells[4] = verdict;
+    for (uint32_t i = 0; i <= count; i++) {
+        const ps_report_expectation *e = i == 0 ? NULL : &result->expectations[i - 1];
+        const char *texts[EXPECTATION_COLUMNS] = {
+            e == NULL ? "what" : e->what, e == NULL ? "paper" : e->paper,
+            e == NULL ? "ours" : e->ours, e == NULL ? "within" : e->within,
+            e == NULL ? "verdict" : verdict_text(e, arena)};
+        if (texts[EXPECTATION_COLUMNS - 1] == NULL) {
+            return PS_NO_MEMORY;
         }
+        memcpy(g.cells + (size_t)i * EXPECTATION_COLUMNS, texts, sizeof texts);
     }
     (void)printf("\n");
     print_grid(&g);
     return PS_OK;
+}
+
+void ps_explore_summary_print(const ps_explore_result *results, uint32_t count)
+{
+    uint32_t verdicts[3] = {0};
+    uint32_t remarked = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const ps_report_expectation *all = results[i].expectations;
+        for (uint32_t j = 0; all != NULL && j < results[i].source->spec.expectation_count; j++) {
+            verdicts[all[j].verdict]++;
+            remarked += all[j].verdict == PS_REPORT_NOT_REPRODUCED &&
+                        results[i].source->spec.expectations[j].not_reproduced != NULL;
+        }
+    }
+    if (verdicts[0] + verdicts[1] + verdicts[2] > 0) {
+        (void)printf("\n%u confirmed, %u not reproduced (%u of them with a reason), %u unknown\n",
+                     verdicts[PS_REPORT_CONFIRMED], verdicts[PS_REPORT_NOT_REPRODUCED], remarked,
+                     verdicts[PS_REPORT_UNKNOWN]);
+    }
 }

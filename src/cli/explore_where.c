@@ -11,21 +11,44 @@
 #define VALUES_MAX ((size_t)256)
 #define ROUNDING 1e-9
 
+// What people type: the part behind the last dot, unless they typed dots.
+static const char *typed_part(const char *name, bool is_whole)
+{
+    const char *dot = strrchr(name, '.');
+    return is_whole || dot == NULL ? name : dot + 1;
+}
+
+static bool may_be(ps_explore_columns columns, uint32_t column, bool is_number)
+{
+    return !is_number || !columns.all[column].is_text;
+}
+
+static const char *nearest(ps_explore_columns columns, const char *word, bool is_number)
+{
+    const bool is_whole = strchr(word, '.') != NULL;
+    const char *best = NULL;
+    for (uint32_t i = 0; i < columns.count; i++) {
+        const char *name = columns.all[i].name;
+        const char *both[] = {best == NULL ? NULL : typed_part(best, is_whole),
+                              typed_part(name, is_whole)};
+        if (may_be(columns, i, is_number) && ps_nearest(ps_str_of(word), both, 2) == both[1]) {
+            best = name;
+        }
+    }
+    return best == NULL ? "" : best;
+}
+
 static ps_status find(ps_explore_columns columns, const char *path, const char *name,
                       bool is_number, uint32_t *out)
 {
-    const char *names[512];
-    const uint32_t count = columns.count < 512 ? columns.count : 512;
-    for (uint32_t i = 0; i < count; i++) {
-        const bool is_right = !is_number || !columns.all[i].is_text;
-        names[i] = is_right ? columns.all[i].name : NULL;
-        if (is_right && strcmp(name, names[i]) == 0) {
+    for (uint32_t i = 0; i < columns.count; i++) {
+        if (may_be(columns, i, is_number) && strcmp(name, columns.all[i].name) == 0) {
             *out = i;
             return PS_OK;
         }
     }
     return ps_fail(PS_INVALID, "%s: '%s' is no column%s; the nearest is '%s'", path, name,
-                   is_number ? " of numbers" : "", ps_nearest(ps_str_of(name), names, count));
+                   is_number ? " of numbers" : "", nearest(columns, name, is_number));
 }
 
 ps_status ps_explore_column_find(ps_explore_columns columns, const char *path, const char *name,
@@ -40,8 +63,8 @@ ps_status ps_explore_metric_find(ps_explore_columns columns, const char *path, c
     return find(columns, path, name, true, out);
 }
 
-static ps_status read_cell(const ps_result_column *column, const char *path, const json_t *value,
-                           ps_result_cell *out)
+ps_status ps_explore_cell_read(const ps_result_column *column, const char *path,
+                               const json_t *value, ps_result_cell *out)
 {
     if (column->is_text) {
         out->text = json_string_value(value);
@@ -68,8 +91,8 @@ static ps_status read_condition(ps_explore_columns columns, const char *path, co
     }
     PS_TRY(ps_explore_column_find(columns, path, name, &out->column));
     for (uint32_t i = 0; i < count; i++) {
-        PS_TRY(read_cell(&columns.all[out->column], path,
-                         is_list ? json_array_get(value, i) : value, &values[i]));
+        PS_TRY(ps_explore_cell_read(&columns.all[out->column], path,
+                                    is_list ? json_array_get(value, i) : value, &values[i]));
     }
     out->values = values;
     out->count = count;

@@ -19,6 +19,11 @@ PS_MUST_USE ps_status ps_explore_column_find(ps_explore_columns columns, const c
 PS_MUST_USE ps_status ps_explore_metric_find(ps_explore_columns columns, const char *path,
                                              const char *name, uint32_t *out);
 
+// A value of a column: a text, which is borrowed, a number, true or false for 1 and 0, and of bytes
+// a text with a unit. PS_INVALID.
+PS_MUST_USE ps_status ps_explore_cell_read(const ps_result_column *column, const char *path,
+                                           const json_t *value, ps_result_cell *out);
+
 // A column that has to hold one of some values.
 typedef struct ps_explore_condition {
     uint32_t column;

@@ -30,7 +30,7 @@ void ps_json_end(ps_json_writer *json, char bracket);
 void ps_json_string(ps_json_writer *json, const char *key, ps_str value);
 void ps_json_text(ps_json_writer *json, const char *key, const char *value); // NULL: null
 void ps_json_integer(ps_json_writer *json, const char *key, int64_t value);
-void ps_json_number(ps_json_writer *json, const char *key, double value); // not finite: null
+void ps_json_number(ps_json_writer *json, const char *key, double value);   // not finite: null
 void ps_json_raw(ps_json_writer *json, const char *key, const char *value); // JSON already
 void ps_json_bool(ps_json_writer *json, const char *key, bool value);
 void ps_json_ids(ps_json_writer *json, const char *key, const int32_t *ids, size_t count);

@@ -171,8 +171,8 @@ static void axis_title(ps_svg *svg, const ps_plot_scale *scale, double x, double
         return;
     }
     const bool has_unit = scale->axis->places == NULL && scale->unit[0] != '\0';
-    (void)snprintf(text, sizeof text, "%.500s%s%s%s", name, has_unit ? " (" : "",
-                   has_unit ? scale->unit : "", has_unit ? ")" : "");
+    (void)snprintf(text, sizeof text, "%.500s%s%s", name, has_unit && *name != '\0' ? ", " : "",
+                   has_unit ? scale->unit : "");
     ps_svg_label(svg, x, y, attributes, text, fabs(scale->pixel_high - scale->pixel_low) + 40);
 }
 

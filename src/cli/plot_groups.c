@@ -5,23 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ps_plot_cells_equal(const ps_result_column *column, ps_result_cell a, ps_result_cell b)
-{
-    if (column->is_text) {
-        return a.text == b.text ||
-               (a.text != NULL && b.text != NULL && strcmp(a.text, b.text) == 0);
-    }
-    return a.number == b.number || (isnan(a.number) && isnan(b.number));
-}
-
 uint32_t ps_plot_group_of(const ps_plot_groups *groups, uint32_t row)
 {
     for (uint32_t g = 0; g < groups->count; g++) {
         bool is_same = true;
         for (uint32_t i = 0; i < groups->columns.count && is_same; i++) {
             const uint32_t column = groups->columns.columns[i];
-            is_same = ps_plot_cells_equal(
-                &groups->table->columns[column], ps_plot_cell(groups->table, row, column),
+            is_same = ps_explore_cells_equal(
+                groups->table->columns[column].is_text, ps_plot_cell(groups->table, row, column),
                 ps_plot_cell(groups->table, groups->first_rows[g], column));
         }
         if (is_same) {

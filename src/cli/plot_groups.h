@@ -34,9 +34,6 @@ const char *ps_plot_group_name(const ps_plot_groups *groups, uint32_t group, ps_
 // The names of all, without the names of columns: "4", "192 MiB". NULL without memory.
 const char **ps_plot_group_values(const ps_plot_groups *groups, ps_arena *arena);
 
-// Two cells of a column. None equals none.
-bool ps_plot_cells_equal(const ps_result_column *column, ps_result_cell a, ps_result_cell b);
-
 static inline ps_result_cell ps_plot_cell(const ps_result_table *table, uint32_t row,
                                           uint32_t column)
 {

@@ -11,6 +11,7 @@
 #define CELL_HEIGHT_MIN 3.0
 #define MAP_HEIGHT 420.0
 #define CELL_FONT 10.5
+#define HATCH 6.0
 #define SCALE_WIDTH 320.0
 #define SCALE_STEPS 64
 
@@ -93,7 +94,9 @@ static void draw_hatching(ps_svg *svg, double x, double y, double width, double 
 {
     ps_svg_add(svg, "<path class=\"edge\" d=\"M%.2f %.2fh%.2fv%.2fh-%.2fz", x, y, width, height,
                width);
-    for (double at = 6; at < width + height; at += 6) {
+    const int lines = (int)((width + height) / HATCH);
+    for (int i = 1; i <= lines; i++) {
+        const double at = i * HATCH;
         const double x0 = fmin(at, width);
         const double y0 = at - x0;
         const double y1 = fmin(at, height);

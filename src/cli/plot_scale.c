@@ -143,8 +143,9 @@ static void make_linear(double low, double high, ps_plot_scale *scale)
     const double step = round_step((high - low) / STEPS);
     const double first = floor(low / step + EQUAL);
     const double last = fmax(first + 1, ceil(high / step - EQUAL));
-    for (double i = first; i <= last; i++) {
-        add_tick(scale, i * step);
+    const int count = (int)(last - first) + 1;
+    for (int i = 0; i < count; i++) {
+        add_tick(scale, (first + i) * step);
     }
 }
 

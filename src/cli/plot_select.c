@@ -16,42 +16,17 @@ typedef struct row_selection {
     uint32_t row_count;
 } row_selection;
 
-// ---- where
-
-static bool takes_cell(const ps_result_column *column, ps_result_cell cell, const json_t *values)
-{
-    if (!json_is_array(values)) {
-        return ps_plot_cell_is(column, cell, values);
-    }
-    for (size_t i = 0; i < json_array_size(values); i++) {
-        if (ps_plot_cell_is(column, cell, json_array_get(values, i))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool takes_row(const ps_result_table *table, const json_t *where, uint32_t row)
-{
-    for (uint32_t c = 0; c < table->column_count && where != NULL; c++) {
-        const json_t *values = json_object_get(where, table->columns[c].name);
-        if (values != NULL &&
-            !takes_cell(&table->columns[c], ps_plot_cell(table, row, c), values)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static ps_status choose_rows(row_selection *selection)
 {
     const ps_result_table *table = selection->table;
+    const ps_explore_columns columns = {table->columns, table->column_count};
     selection->rows = PS_ARENA_NEW(selection->arena, uint32_t, table->row_count);
     if (selection->rows == NULL) {
         return PS_EXHAUSTED;
     }
     for (uint32_t r = 0; r < table->row_count; r++) {
-        if (takes_row(table, selection->spec->where, r)) {
+        if (ps_explore_where_holds(columns, &selection->spec->where,
+                                   table->cells + (size_t)r * table->column_count)) {
             selection->rows[selection->row_count++] = r;
         }
     }
@@ -234,58 +209,80 @@ static ps_status make_all_series(series_maker *maker, ps_plot *plot)
 
 // ---- marks
 
-// The first group, one of whose columns holds the value; PS_NO_GROUP if none does.
-static uint32_t find_group(const ps_plot_groups *groups, const json_t *value)
+// The place of a value; NAN if no row has it.
+static double find_place(const ps_plot_groups *places, ps_result_cell value)
+{
+    const uint32_t column = places->columns.columns[0];
+    const bool is_text = places->table->columns[column].is_text;
+    for (uint32_t p = 0; p < places->count; p++) {
+        if (ps_explore_cells_equal(is_text, value,
+                                   ps_plot_cell(places->table, places->first_rows[p], column))) {
+            return p;
+        }
+    }
+    return NAN;
+}
+
+static bool holds_value(const ps_plot_groups *groups, uint32_t group, const json_t *value)
+{
+    for (uint32_t i = 0; i < groups->columns.count; i++) {
+        const uint32_t column = groups->columns.columns[i];
+        const bool is_text = groups->table->columns[column].is_text;
+        const ps_result_cell wanted = is_text
+                                          ? (ps_result_cell){.text = json_string_value(value)}
+                                          : (ps_result_cell){.number = json_number_value(value)};
+        if (is_text == json_is_string(value) &&
+            ps_explore_cells_equal(
+                is_text, wanted, ps_plot_cell(groups->table, groups->first_rows[group], column))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// The first group whose columns hold the value, or all of a list; PS_NO_GROUP if none does.
+static uint32_t find_series(const ps_plot_groups *groups, const json_t *value)
 {
     for (uint32_t g = 0; g < groups->count; g++) {
-        for (uint32_t i = 0; i < groups->columns.count; i++) {
-            const uint32_t column = groups->columns.columns[i];
-            if (ps_plot_cell_is(&groups->table->columns[column],
-                                ps_plot_cell(groups->table, groups->first_rows[g], column),
-                                value)) {
-                return g;
-            }
+        bool is_right = json_is_array(value) || holds_value(groups, g, value);
+        for (size_t i = 0; i < json_array_size(value) && is_right; i++) {
+            is_right = holds_value(groups, g, json_array_get(value, i));
+        }
+        if (is_right) {
+            return g;
         }
     }
     return PS_NO_GROUP;
 }
 
 // false: no row has its place or series.
-static bool make_mark(const series_maker *maker, const json_t *json, ps_plot_mark *out)
+static bool make_mark(const series_maker *maker, const ps_plot_spec_mark *mark, ps_plot_mark *out)
 {
-    const json_t *x = json_object_get(json, "x");
-    const json_t *y = json_object_get(json, "y");
-    const json_t *series = json_object_get(json, "series");
-    const json_t *label = json_object_get(json, "label");
-    *out = (ps_plot_mark){.x = NAN,
-                          .y = y == NULL ? NAN : json_number_value(y),
-                          .series = UINT32_MAX,
-                          .label = label == NULL ? "paper" : json_string_value(label)};
-    if (x != NULL && maker->plot->x.places != NULL) {
-        out->x = find_group(&maker->places, x);
-    } else if (x != NULL) {
-        out->x = json_number_value(x);
+    const ps_plot *plot = maker->plot;
+    *out = (ps_plot_mark){.x = NAN, .y = mark->y, .series = UINT32_MAX, .label = mark->label};
+    if (mark->has_x) {
+        out->x = plot->x.places == NULL ? mark->x.number : find_place(&maker->places, mark->x);
     }
-    if (series != NULL) {
-        const uint32_t group = find_group(&maker->groups, series);
+    if (mark->series != NULL) {
+        const uint32_t group = find_series(&maker->groups, mark->series);
         if (group == PS_NO_GROUP) {
             return false;
         }
         out->series = group * maker->selection->spec->y.count;
     }
-    return (x == NULL || ps_plot_has_place(&maker->plot->x, out->x)) &&
-           (y == NULL || ps_plot_has_place(&maker->plot->y, out->y));
+    return (!mark->has_x || ps_plot_has_place(&plot->x, out->x)) &&
+           (isnan(mark->y) || ps_plot_has_place(&plot->y, out->y));
 }
 
 static ps_status make_marks(const series_maker *maker, ps_plot *plot)
 {
-    const json_t *marks = maker->selection->spec->marks;
-    ps_plot_mark *out = PS_ARENA_NEW(maker->selection->arena, ps_plot_mark, PS_PLOT_MARKS_MAX);
+    const ps_plot_spec *spec = maker->selection->spec;
+    ps_plot_mark *out = PS_ARENA_NEW(maker->selection->arena, ps_plot_mark, spec->mark_count);
     if (out == NULL) {
         return PS_EXHAUSTED;
     }
-    for (size_t i = 0; i < json_array_size(marks); i++) {
-        if (make_mark(maker, json_array_get(marks, i), &out[plot->mark_count])) {
+    for (uint32_t i = 0; i < spec->mark_count; i++) {
+        if (make_mark(maker, &spec->marks[i], &out[plot->mark_count])) {
             plot->mark_count++;
         } else {
             maker->selection->notes->marks_left_out++;

@@ -1,15 +1,16 @@
 // cli/plot_spec.c - reads what a spec says of a plot, strictly.
 #include "cli/plot_spec.h"
 
-#include "base/scan.h"
+#include "cli/explore_json.h"
 #include "cli/explore_report.h"
 
 #include <math.h>
 #include <string.h>
 
+#define ARENA_BYTES ((size_t)64 << 20)
 #define KIND(kind) (1u << (kind))
-#define ROWS (KIND(PS_PLOT_LINES) | KIND(PS_PLOT_BARS) | KIND(PS_PLOT_HEATMAP))
 #define SERIES (KIND(PS_PLOT_LINES) | KIND(PS_PLOT_BARS))
+#define PLACES (SERIES | KIND(PS_PLOT_HEATMAP))
 #define ALL (KIND(PS_PLOT_KINDS) - 1)
 
 static const char *const KINDS[PS_PLOT_KINDS] = {"lines", "bars", "heatmap", "table", "timeline"};
@@ -21,9 +22,9 @@ static const struct {
     {"kind", ALL},
     {"title", ALL},
     {"about", ALL},
-    {"where", ROWS | KIND(PS_PLOT_TABLE)},
-    {"x", ROWS},
-    {"y", ROWS},
+    {"where", PLACES | KIND(PS_PLOT_TABLE)},
+    {"x", PLACES},
+    {"y", PLACES},
     {"series", SERIES},
     {"x_scale", KIND(PS_PLOT_LINES)},
     {"y_scale", SERIES},
@@ -42,76 +43,48 @@ static const struct {
 
 typedef struct plot_reader {
     const json_t *plot;
-    uint32_t index;
-    const ps_result_column *columns;
-    uint32_t column_count;
+    char path[PS_SPEC_PATH_BYTES]; // "plots[0]"
+    ps_explore_columns columns;
+    ps_arena *arena;
 } plot_reader;
-
-#define fail(reader, key, ...)                                                                     \
-    ps_fail_prefix(ps_fail(PS_INVALID, __VA_ARGS__), "plots[%u].%s", (reader)->index, key)
 
 // ---- columns
 
-// What people type: the part behind the last dot, unless they typed dots.
-static const char *typed_part(const char *name, bool whole)
-{
-    const char *dot = strrchr(name, '.');
-    return whole || dot == NULL ? name : dot + 1;
-}
-
-static const char *nearest_column(const plot_reader *reader, const char *word)
-{
-    const bool whole = strchr(word, '.') != NULL;
-    const char *best = "";
-    for (uint32_t i = 0; i < reader->column_count; i++) {
-        const char *name = reader->columns[i].name;
-        const char *both[] = {typed_part(best, whole), typed_part(name, whole)};
-        if (i == 0 || ps_nearest(ps_str_of(word), both, 2) == both[1]) {
-            best = name;
-        }
-    }
-    return best;
-}
-
-static ps_status find_column(const plot_reader *reader, const char *key, const json_t *value,
-                             uint32_t *out)
+static ps_status find_column(const plot_reader *reader, const char *path, const json_t *value,
+                             bool is_number, uint32_t *out)
 {
     const char *name = json_string_value(value);
     if (name == NULL) {
-        return fail(reader, key, "the name of a column would be right");
+        return ps_fail(PS_INVALID, "%s: the name of a column would be right", path);
     }
-    for (uint32_t i = 0; i < reader->column_count; i++) {
-        if (strcmp(reader->columns[i].name, name) == 0) {
-            *out = i;
-            return PS_OK;
-        }
-    }
-    return fail(reader, key, "'%.100s' is no column; the nearest is '%s'", name,
-                nearest_column(reader, name));
+    return is_number ? ps_explore_metric_find(reader->columns, path, name, out)
+                     : ps_explore_column_find(reader->columns, path, name, out);
 }
 
-static ps_status check_number(const plot_reader *reader, const char *key, uint32_t column)
+static ps_status read_column(const plot_reader *reader, const char *key, bool is_number,
+                             uint32_t *out)
 {
-    return !reader->columns[column].is_text
-               ? PS_OK
-               : fail(reader, key, "'%s' holds texts; a column of numbers would be right",
-                      reader->columns[column].name);
+    char path[PS_SPEC_PATH_BYTES];
+    ps_spec_path(path, reader->path, key);
+    return find_column(reader, path, json_object_get(reader->plot, key), is_number, out);
 }
 
 // A column, or a list of them.
-static ps_status find_columns(const plot_reader *reader, const char *key, const json_t *value,
+static ps_status read_columns(const plot_reader *reader, const char *key, bool is_number,
                               ps_plot_list *out)
 {
+    const json_t *value = json_object_get(reader->plot, key);
+    char path[PS_SPEC_PATH_BYTES];
+    ps_spec_path(path, reader->path, key);
     if (!json_is_array(value)) {
         out->count = 1;
-        return find_column(reader, key, value, &out->columns[0]);
+        return find_column(reader, path, value, is_number, &out->columns[0]);
     }
-    if (json_array_size(value) == 0 || json_array_size(value) > PS_PLOT_LIST_MAX) {
-        return fail(reader, key, "%zu columns; 1 to %u would be right", json_array_size(value),
-                    PS_PLOT_LIST_MAX);
-    }
+    PS_TRY(ps_spec_list(path, value, PS_PLOT_LIST_MAX));
     for (size_t i = 0; i < json_array_size(value); i++) {
-        PS_TRY(find_column(reader, key, json_array_get(value, i), &out->columns[i]));
+        char at[PS_SPEC_PATH_BYTES];
+        ps_spec_path_index(at, path, i);
+        PS_TRY(find_column(reader, at, json_array_get(value, i), is_number, &out->columns[i]));
     }
     out->count = (uint32_t)json_array_size(value);
     return PS_OK;
@@ -121,156 +94,85 @@ static ps_status find_columns(const plot_reader *reader, const char *key, const 
 
 static ps_status read_kind(const plot_reader *reader, ps_plot_kind *out)
 {
-    const char *name = json_string_value(json_object_get(reader->plot, "kind"));
-    for (uint32_t i = 0; i < PS_PLOT_KINDS && name != NULL; i++) {
-        if (strcmp(name, KINDS[i]) == 0) {
-            *out = (ps_plot_kind)i;
-            return PS_OK;
-        }
-    }
-    return name == NULL
-               ? fail(reader, "kind", "lines, bars, heatmap, table or timeline would be right")
-               : fail(reader, "kind", "'%.100s' is no kind of plot; the nearest is '%s'", name,
-                      ps_nearest(ps_str_of(name), KINDS, PS_PLOT_KINDS));
-}
-
-static ps_status check_keys(const plot_reader *reader, ps_plot_kind kind)
-{
-    const char *keys[KEY_COUNT]; // NULL: not of this kind
+    const char *keys[KEY_COUNT];
+    const char *name = NULL;
+    uint32_t kind = 0;
+    uint32_t count = 0;
+    PS_TRY(ps_spec_is_object(reader->path, reader->plot));
+    PS_TRY(ps_spec_text_required(reader->path, reader->plot, "kind", &name));
+    PS_TRY(ps_spec_choice(reader->path, reader->plot, "kind", KINDS, PS_PLOT_KINDS, &kind));
     for (size_t i = 0; i < KEY_COUNT; i++) {
-        keys[i] = (KEYS[i].kinds & KIND(kind)) != 0 ? KEYS[i].key : NULL;
-    }
-    for (void *at = json_object_iter((json_t *)(uintptr_t)reader->plot); at != NULL;
-         at = json_object_iter_next((json_t *)(uintptr_t)reader->plot, at)) {
-        const char *key = json_object_iter_key(at);
-        const char *nearest = ps_nearest(ps_str_of(key), keys, KEY_COUNT);
-        if (strcmp(nearest, key) != 0) {
-            return ps_fail(PS_INVALID,
-                           "plots[%u]: unknown key '%.100s' of a plot of kind '%s'; the nearest "
-                           "is '%s'",
-                           reader->index, key, KINDS[kind], nearest);
+        if ((KEYS[i].kinds & KIND(kind)) != 0) {
+            keys[count++] = KEYS[i].key;
         }
     }
-    return PS_OK;
-}
-
-static ps_status read_text(const plot_reader *reader, const char *key, const char **out)
-{
-    const json_t *value = json_object_get(reader->plot, key);
-    *out = json_string_value(value);
-    return value == NULL || *out != NULL ? PS_OK : fail(reader, key, "a text would be right");
+    *out = (ps_plot_kind)kind;
+    return ps_spec_keys(reader->path, reader->plot, keys, count);
 }
 
 static ps_status read_scale(const plot_reader *reader, const char *key, bool *out_is_log)
 {
-    const char *name = "linear";
-    if (json_object_get(reader->plot, key) != NULL) {
-        name = json_string_value(json_object_get(reader->plot, key));
-    }
-    *out_is_log = name != NULL && strcmp(name, "log") == 0;
-    return name != NULL && (*out_is_log || strcmp(name, "linear") == 0)
-               ? PS_OK
-               : fail(reader, key, "linear or log would be right");
-}
-
-// ---- where
-
-static bool is_value(const ps_result_column *column, const json_t *value)
-{
-    return column->is_text ? json_is_string(value)
-                           : json_is_number(value) || json_is_boolean(value);
-}
-
-static ps_status check_where(const plot_reader *reader, const char *key, const json_t *values)
-{
-    uint32_t column = 0;
-    json_t *name = json_string(key);
-    const ps_status status = name == NULL ? ps_fail(PS_NO_MEMORY, "no memory for a name")
-                                          : find_column(reader, "where", name, &column);
-    json_decref(name);
-    PS_TRY(status);
-    const bool is_list = json_is_array(values);
-    bool is_right = is_list ? json_array_size(values) > 0
-                            : is_value(&reader->columns[column], values);
-    for (size_t i = 0; is_list && i < json_array_size(values); i++) {
-        is_right &= is_value(&reader->columns[column], json_array_get(values, i));
-    }
-    return is_right ? PS_OK
-                    : fail(reader, "where", "%s: a %s, or a list of them, would be right",
-                           reader->columns[column].name,
-                           reader->columns[column].is_text ? "text" : "number");
-}
-
-static ps_status read_where(const plot_reader *reader, ps_plot_spec *out)
-{
-    out->where = json_object_get(reader->plot, "where");
-    if (out->where != NULL && !json_is_object(out->where)) {
-        return fail(reader, "where", "an object of columns and values would be right");
-    }
-    json_t *where = (json_t *)(uintptr_t)out->where;
-    for (void *at = json_object_iter(where); at != NULL; at = json_object_iter_next(where, at)) {
-        PS_TRY(check_where(reader, json_object_iter_key(at), json_object_iter_value(at)));
-    }
+    static const char *const SCALES[] = {"linear", "log"};
+    uint32_t scale = 0;
+    PS_TRY(ps_spec_choice(reader->path, reader->plot, key, SCALES, 2, &scale));
+    *out_is_log = scale == 1;
     return PS_OK;
-}
-
-bool ps_plot_cell_is(const ps_result_column *column, ps_result_cell cell, const json_t *value)
-{
-    if (column->is_text) {
-        return cell.text != NULL && json_is_string(value) &&
-               strcmp(cell.text, json_string_value(value)) == 0;
-    }
-    const double wanted = json_is_boolean(value) ? json_is_true(value) : json_number_value(value);
-    // Sweeps add and multiply; what is written down is rounded.
-    return fabs(cell.number - wanted) <= 1e-9 * fabs(wanted);
 }
 
 // ---- marks
 
-static ps_status check_mark(const plot_reader *reader, const ps_plot_spec *spec, const json_t *mark)
+// A text, a number or a list of them.
+static ps_status check_series(const char *path, const json_t *series)
 {
-    static const char *const MEMBERS[] = {"x", "y", "series", "label"};
-    json_t *object = (json_t *)(uintptr_t)mark;
-    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
-        const char *key = json_object_iter_key(at);
-        if (strcmp(ps_nearest(ps_str_of(key), MEMBERS, 4), key) != 0) {
-            return fail(reader, "marks", "unknown key '%.100s'; the nearest is '%s'", key,
-                        ps_nearest(ps_str_of(key), MEMBERS, 4));
+    char at[PS_SPEC_PATH_BYTES];
+    ps_spec_path(at, path, "series");
+    const bool is_list = json_is_array(series);
+    PS_TRY(is_list ? ps_spec_list(at, series, PS_PLOT_LIST_MAX) : PS_OK);
+    for (size_t i = 0; i < (is_list ? json_array_size(series) : 1); i++) {
+        const json_t *value = is_list ? json_array_get(series, i) : series;
+        if (!json_is_number(value) && !json_is_string(value)) {
+            return ps_fail(PS_INVALID, "%s: a text, a number or a list of them would be right", at);
         }
     }
-    const json_t *x = json_object_get(mark, "x");
-    const json_t *y = json_object_get(mark, "y");
-    const json_t *label = json_object_get(mark, "label");
-    const json_t *series = json_object_get(mark, "series");
-    if (x == NULL && y == NULL) {
-        return fail(reader, "marks", "an object with x, y or both would be right");
+    return PS_OK;
+}
+
+static ps_status read_mark(const plot_reader *reader, const ps_plot_spec *spec, const char *path,
+                           const json_t *json, ps_plot_spec_mark *out)
+{
+    static const char *const MEMBERS[] = {"x", "y", "series", "label"};
+    char at[PS_SPEC_PATH_BYTES];
+    PS_TRY(ps_spec_keys(path, json, MEMBERS, 4));
+    const json_t *x = json_object_get(json, "x");
+    *out = (ps_plot_spec_mark){
+        .has_x = x != NULL, .y = NAN, .series = json_object_get(json, "series"), .label = "paper"};
+    PS_TRY(ps_spec_text(path, json, "label", &out->label));
+    PS_TRY(ps_spec_number(path, json, "y", -1e100, 1e100, &out->y));
+    if (x == NULL && isnan(out->y)) {
+        return ps_fail(PS_INVALID, "%s: x, y or both would be right", path);
     }
-    if (x != NULL && !is_value(&reader->columns[spec->x], x)) {
-        return fail(reader, "marks", "x: a value of '%s' would be right",
-                    reader->columns[spec->x].name);
-    }
-    if (y != NULL && !json_is_number(y)) {
-        return fail(reader, "marks", "y: a number would be right");
-    }
-    if (label != NULL && !json_is_string(label)) {
-        return fail(reader, "marks", "label: a text would be right");
-    }
-    return series == NULL || json_is_number(series) || json_is_string(series)
-               ? PS_OK
-               : fail(reader, "marks", "series: a value of the plot's series would be right");
+    PS_TRY(out->series == NULL ? PS_OK : check_series(path, out->series));
+    ps_spec_path(at, path, "x");
+    return x == NULL ? PS_OK : ps_explore_cell_read(&reader->columns.all[spec->x], at, x, &out->x);
 }
 
 static ps_status read_marks(const plot_reader *reader, ps_plot_spec *out)
 {
-    out->marks = json_object_get(reader->plot, "marks");
-    if (out->marks != NULL &&
-        (!json_is_array(out->marks) || json_array_size(out->marks) > PS_PLOT_MARKS_MAX)) {
-        return fail(reader, "marks", "a list of at most %u marks would be right",
-                    PS_PLOT_MARKS_MAX);
+    const json_t *marks = json_object_get(reader->plot, "marks");
+    char path[PS_SPEC_PATH_BYTES];
+    ps_spec_path(path, reader->path, "marks");
+    PS_TRY(marks == NULL ? PS_OK : ps_spec_list(path, marks, PS_PLOT_MARKS_MAX));
+    ps_plot_spec_mark *all = PS_ARENA_NEW(reader->arena, ps_plot_spec_mark, json_array_size(marks));
+    if (all == NULL) {
+        return PS_EXHAUSTED;
     }
-    for (size_t i = 0; i < json_array_size(out->marks); i++) {
-        PS_TRY(check_mark(reader, out, json_array_get(out->marks, i)));
+    for (size_t i = 0; i < json_array_size(marks); i++) {
+        char at[PS_SPEC_PATH_BYTES];
+        ps_spec_path_index(at, path, i);
+        PS_TRY(read_mark(reader, out, at, json_array_get(marks, i), &all[i]));
     }
+    out->marks = all;
+    out->mark_count = (uint32_t)json_array_size(marks);
     return PS_OK;
 }
 
@@ -278,83 +180,70 @@ static ps_status read_marks(const plot_reader *reader, ps_plot_spec *out)
 
 static ps_status read_series(const plot_reader *reader, ps_plot_spec *out)
 {
-    const json_t *series = json_object_get(reader->plot, "series");
-    PS_TRY(find_column(reader, "x", json_object_get(reader->plot, "x"), &out->x));
-    PS_TRY(find_columns(reader, "y", json_object_get(reader->plot, "y"), &out->y));
-    for (uint32_t i = 0; i < out->y.count; i++) {
-        PS_TRY(check_number(reader, "y", out->y.columns[i]));
-    }
-    if (series != NULL) {
-        PS_TRY(find_columns(reader, "series", series, &out->series));
-    }
     PS_TRY(read_scale(reader, "x_scale", &out->x_is_log));
     PS_TRY(read_scale(reader, "y_scale", &out->y_is_log));
-    if (out->x_is_log) {
-        PS_TRY(check_number(reader, "x_scale", out->x));
+    PS_TRY(read_column(reader, "x", out->x_is_log, &out->x));
+    PS_TRY(read_columns(reader, "y", true, &out->y));
+    if (json_object_get(reader->plot, "series") != NULL) {
+        PS_TRY(read_columns(reader, "series", false, &out->series));
     }
     return read_marks(reader, out);
 }
 
 static ps_status read_heatmap(const plot_reader *reader, ps_plot_spec *out)
 {
-    const json_t *panel = json_object_get(reader->plot, "panel");
-    const json_t *center = json_object_get(reader->plot, "center");
     out->y.count = 1;
-    PS_TRY(find_column(reader, "x", json_object_get(reader->plot, "x"), &out->x));
-    PS_TRY(find_column(reader, "y", json_object_get(reader->plot, "y"), &out->y.columns[0]));
-    PS_TRY(find_column(reader, "value", json_object_get(reader->plot, "value"), &out->value));
-    PS_TRY(check_number(reader, "value", out->value));
-    if (panel != NULL) {
-        PS_TRY(find_column(reader, "panel", panel, &out->panel));
+    PS_TRY(read_column(reader, "x", false, &out->x));
+    PS_TRY(read_column(reader, "y", false, &out->y.columns[0]));
+    PS_TRY(read_column(reader, "value", true, &out->value));
+    if (json_object_get(reader->plot, "panel") != NULL) {
+        PS_TRY(read_column(reader, "panel", false, &out->panel));
     }
-    if (center != NULL) {
-        out->center = json_number_value(center);
-    }
-    return center == NULL || (json_is_number(center) && fabs(out->center) <= 1e100)
-               ? PS_OK
-               : fail(reader, "center", "a number would be right");
+    return ps_spec_number(reader->path, reader->plot, "center", -1e100, 1e100, &out->center);
 }
 
 static ps_status check_timeline(const plot_reader *reader)
 {
-    static const char *const TEXTS[] = {"machine", "model"};
     static const char *const OBJECTS[] = {"workload", "set"};
     const json_t *policies = json_object_get(reader->plot, "policies");
-    for (int i = 0; i < 2; i++) {
-        const char *text = NULL;
+    const char *text = NULL;
+    char path[PS_SPEC_PATH_BYTES];
+    PS_TRY(ps_spec_text(reader->path, reader->plot, "machine", &text));
+    PS_TRY(ps_spec_text(reader->path, reader->plot, "model", &text));
+    for (size_t i = 0; i < sizeof OBJECTS / sizeof OBJECTS[0]; i++) {
         const json_t *object = json_object_get(reader->plot, OBJECTS[i]);
-        PS_TRY(read_text(reader, TEXTS[i], &text));
-        if (object != NULL && !json_is_object(object)) {
-            return fail(reader, OBJECTS[i], "an object would be right");
+        ps_spec_path(path, reader->path, OBJECTS[i]);
+        PS_TRY(object == NULL ? PS_OK : ps_spec_is_object(path, object));
+    }
+    ps_spec_path(path, reader->path, "policies");
+    PS_TRY(ps_spec_list(path, policies, PS_PLOT_LIST_MAX));
+    for (size_t i = 0; i < json_array_size(policies); i++) {
+        if (!json_is_string(json_array_get(policies, i))) {
+            return ps_fail(PS_INVALID, "%s[%zu]: a text would be right", path, i);
         }
     }
-    bool is_right = json_is_array(policies) && json_array_size(policies) > 0;
-    for (size_t i = 0; i < json_array_size(policies); i++) {
-        is_right &= json_is_string(json_array_get(policies, i));
-    }
-    return is_right ? PS_OK : fail(reader, "policies", "a list of texts would be right");
+    return PS_OK;
 }
 
-ps_status ps_plot_spec_read(const json_t *plot, uint32_t index, const ps_result_column *columns,
-                            uint32_t count, ps_plot_spec *out)
+ps_status ps_plot_spec_read(const json_t *plot, size_t index, ps_explore_columns columns,
+                            ps_arena *arena, ps_plot_spec *out)
 {
-    const plot_reader reader = {
-        .plot = plot, .index = index, .columns = columns, .column_count = count};
-    if (!json_is_object(plot)) {
-        return ps_fail(PS_INVALID, "plots[%u]: an object would be right", index);
-    }
+    plot_reader reader = {.plot = plot, .columns = columns, .arena = arena};
+    char path[PS_SPEC_PATH_BYTES];
+    ps_spec_path_index(reader.path, "plots", index);
     *out = (ps_plot_spec){
         .x = PS_NO_COLUMN, .value = PS_NO_COLUMN, .panel = PS_NO_COLUMN, .center = NAN};
     PS_TRY(read_kind(&reader, &out->kind));
-    PS_TRY(check_keys(&reader, out->kind));
-    PS_TRY(read_text(&reader, "title", &out->title));
-    PS_TRY(read_text(&reader, "about", &out->about));
-    PS_TRY(read_where(&reader, out));
+    PS_TRY(ps_spec_text(reader.path, plot, "title", &out->title));
+    PS_TRY(ps_spec_text(reader.path, plot, "about", &out->about));
+    ps_spec_path(path, reader.path, "where");
+    PS_TRY(
+        ps_explore_where_read(columns, path, json_object_get(plot, "where"), arena, &out->where));
     switch (out->kind) {
     case PS_PLOT_HEATMAP:
         return read_heatmap(&reader, out);
     case PS_PLOT_TABLE:
-        return find_columns(&reader, "columns", json_object_get(plot, "columns"), &out->columns);
+        return read_columns(&reader, "columns", false, &out->columns);
     case PS_PLOT_TIMELINE:
         return check_timeline(&reader);
     default:
@@ -367,9 +256,14 @@ ps_status ps_plots_check(const json_t *plots, const ps_result_column *columns, u
     if (plots != NULL && !json_is_array(plots)) {
         return ps_fail(PS_INVALID, "plots: a list of plots would be right");
     }
-    for (size_t i = 0; i < json_array_size(plots); i++) {
+    ps_status status = PS_OK;
+    ps_arena arena;
+    ps_arena_init(&arena, ARENA_BYTES);
+    for (size_t i = 0; i < json_array_size(plots) && status == PS_OK; i++) {
         ps_plot_spec spec;
-        PS_TRY(ps_plot_spec_read(json_array_get(plots, i), (uint32_t)i, columns, count, &spec));
+        status = ps_plot_spec_read(json_array_get(plots, i), i,
+                                   (ps_explore_columns){columns, count}, &arena, &spec);
     }
-    return PS_OK;
+    ps_arena_deinit(&arena);
+    return status;
 }

@@ -2,7 +2,7 @@
 #ifndef PS_CLI_PLOT_SPEC_H
 #define PS_CLI_PLOT_SPEC_H
 
-#include "cli/json_reader.h"
+#include "cli/explore_where.h"
 #include "cli/plot.h"
 #include "cli/result_table.h"
 #include "cli/svg.h"
@@ -29,6 +29,15 @@ typedef struct ps_plot_list {
     uint32_t columns[PS_PLOT_LIST_MAX];
 } ps_plot_list;
 
+// Something to compare with, as a spec has it.
+typedef struct ps_plot_spec_mark {
+    bool has_x;
+    ps_result_cell x;     // of the column of x
+    double y;             // NAN: none
+    const json_t *series; // a text, a number or a list of them; NULL: none
+    const char *label;
+} ps_plot_spec_mark;
+
 // Borrows from the JSON. What its kind does not have is 0, NULL, NAN or PS_NO_COLUMN.
 typedef struct ps_plot_spec {
     ps_plot_kind kind;
@@ -37,16 +46,15 @@ typedef struct ps_plot_spec {
     ps_plot_list y, series, columns;
     bool x_is_log, y_is_log;
     double center;
-    const json_t *where, *marks; // checked
+    ps_explore_where where;
+    const ps_plot_spec_mark *marks;
+    uint32_t mark_count;
 } ps_plot_spec;
 
 // Reads plots[index] of a spec. PS_INVALID: see ps_plots_check in cli/explore_report.h.
-PS_MUST_USE ps_status ps_plot_spec_read(const json_t *plot, uint32_t index,
-                                        const ps_result_column *columns, uint32_t count,
+PS_MUST_USE ps_status ps_plot_spec_read(const json_t *plot, size_t index,
+                                        ps_explore_columns columns, ps_arena *arena,
                                         ps_plot_spec *out);
-
-// Whether a cell is what a spec says: a text, a number, true or false for 1 and 0.
-bool ps_plot_cell_is(const ps_result_column *column, ps_result_cell cell, const json_t *value);
 
 // What of the table was asked for and is not in the picture.
 typedef struct ps_plot_notes {

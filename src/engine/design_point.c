@@ -371,27 +371,68 @@ static ps_status play_point(design *d, ps_design_point *out)
     return PS_OK;
 }
 
+static ps_status start(const ps_model_config *config, const ps_gguf *file,
+                       const ps_machine *machine, const ps_workload *workload, ps_arena *arena,
+                       design *out)
+{
+    *out = (design){.config = *config,
+                    .file = file,
+                    .machine = machine,
+                    .workload = *workload,
+                    .fold = ps_fold_of(config->layers, period_of(config)),
+                    .arena = arena};
+    PS_TRY(complete(&out->workload));
+    out->kv_part = kv_part(&out->workload, &config->layer[0]);
+    out->config.layers = out->fold.layers;
+    if (out->workload.weight_bits > 0) {
+        out->config.weight_dtype = dtype_of(out->workload.weight_bits);
+        out->config.ties_embedding = file == NULL
+                                         ? config->ties_embedding
+                                         : ps_gguf_tensor_find(file, "output.weight") == NULL;
+        out->file = NULL;
+    }
+    return PS_OK;
+}
+
 ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *file,
                                const ps_machine *machine, const ps_workload *workload,
                                ps_arena *arena, ps_design_point *out)
 {
-    design d = {.config = *config,
-                .file = file,
-                .machine = machine,
-                .workload = *workload,
-                .fold = ps_fold_of(config->layers, period_of(config)),
-                .arena = arena};
+    design d;
     ps_design_point point = {.fits = 1};
-    PS_TRY(complete(&d.workload));
-    d.kv_part = kv_part(&d.workload, &config->layer[0]);
-    d.config.layers = d.fold.layers;
-    if (d.workload.weight_bits > 0) {
-        d.config.weight_dtype = dtype_of(d.workload.weight_bits);
-        d.config.ties_embedding = file == NULL ? config->ties_embedding
-                                               : ps_gguf_tensor_find(file, "output.weight") == NULL;
-        d.file = NULL;
-    }
+    PS_TRY(start(config, file, machine, workload, arena, &d));
     PS_TRY(play_point(&d, &point));
     *out = point;
+    return PS_OK;
+}
+
+ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *file,
+                               const ps_machine *machine, const ps_workload *workload,
+                               ps_arena *arena, ps_design_layer *out)
+{
+    design d;
+    ps_plan *plan = NULL;
+    ps_played played = {.span_count = 0};
+    PS_TRY(start(config, file, machine, workload, arena, &d));
+    PS_TRY(plan_steps(&d, workload->batch, workload->batch, &plan));
+    const ps_play_options options = {.rows = workload->batch,
+                                     .position = d.workload.context_tokens - 1,
+                                     .kv_part = d.kv_part,
+                                     .records = true};
+    PS_TRY(ps_play_plan(plan, machine, &options, arena, &played));
+    ps_play_span *spans = PS_ARENA_NEW(arena, ps_play_span, played.span_count);
+    if (spans == NULL) {
+        return PS_NO_MEMORY;
+    }
+    *out = (ps_design_layer){.plan = plan,
+                             .spans = spans,
+                             .begin_ns = played.layer_begin[d.fold.first].total_ns,
+                             .end_ns = played.layer_begin[d.fold.first + 1].total_ns};
+    for (uint32_t i = 0; i < played.span_count; i++) {
+        const ps_play_span *span = &played.spans[i];
+        if (span->begin_ns >= out->begin_ns && span->begin_ns < out->end_ns) {
+            spans[out->span_count++] = *span;
+        }
+    }
     return PS_OK;
 }

@@ -82,4 +82,17 @@ PS_MUST_USE ps_status ps_design_point_play(const ps_model_config *config, const 
                                            const ps_machine *machine, const ps_workload *workload,
                                            ps_arena *arena, ps_design_point *out);
 
+// What begins in one layer of the middle, of the last decode step. Lives in the arena.
+typedef struct ps_design_layer {
+    const ps_plan *plan;       // whose steps spans are of
+    const ps_play_span *spans; // [span_count]
+    uint32_t span_count;
+    double begin_ns, end_ns; // of the layer, in the step
+} ps_design_layer;
+
+// For pictures. Experts are all in memory. Fails as ps_design_point_play.
+PS_MUST_USE ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *file,
+                                           const ps_machine *machine, const ps_workload *workload,
+                                           ps_arena *arena, ps_design_layer *out);
+
 #endif
