@@ -46,6 +46,19 @@ static ps_arena_chunk *add_chunk(ps_arena *arena, size_t capacity)
     return chunk;
 }
 
+void ps_arena_reset(ps_arena *arena)
+{
+    const size_t used_bytes = arena->used_bytes;
+    const bool is_one_chunk = arena->chunks != NULL && arena->chunks->next == NULL;
+    if (is_one_chunk) {
+        arena->chunks->used = 0;
+        arena->used_bytes = 0;
+    } else {
+        ps_arena_deinit(arena);
+        (void)add_chunk(arena, used_bytes > CHUNK_BYTES ? used_bytes : CHUNK_BYTES);
+    }
+}
+
 void *ps_arena_alloc(ps_arena *arena, uint64_t count, uint64_t size_bytes)
 {
     uint64_t bytes = 0;

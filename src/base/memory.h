@@ -53,6 +53,9 @@ typedef struct ps_arena {
 void ps_arena_init(ps_arena *arena, size_t limit_bytes);
 void ps_arena_deinit(ps_arena *arena); // frees everything; the arena may be initialised again
 
+// Takes everything back, and keeps memory for as much: for work that is done again and again.
+void ps_arena_reset(ps_arena *arena);
+
 // count * size_bytes zeroed bytes at a 64-byte boundary, or NULL with the message set: the product
 // wraps, the limit is reached or the system has no memory. Never NULL for count 0.
 void *ps_arena_alloc(ps_arena *arena, uint64_t count, uint64_t size_bytes);

@@ -17,5 +17,5 @@ const ps_cli_command ps_cli_experts_commands[] = {
 const size_t ps_cli_experts_command_count = sizeof ps_cli_experts_commands /
                                             sizeof ps_cli_experts_commands[0];
 _Static_assert(sizeof ps_cli_experts_commands / sizeof ps_cli_experts_commands[0] <=
-                   PS_CLI_EXPERTS_COMMANDS_MAX,
+                   PS_CLI_GROUP_COMMANDS_MAX,
                "lists of their names have room");

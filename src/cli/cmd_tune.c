@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/tune_report.h"
+#include "engine/model_source.h"
 #include "engine/simulate.h"
 #include "engine/tune_machine.h"
 #include "format/file_map.h"
@@ -30,11 +31,29 @@ typedef struct outlook {
     ps_tune_report report;
 } outlook;
 
+#define VLLM_RANKS 4u // where nothing is said of them: of its own examples for these models
+
+static bool emits_vllm(const ps_cli_options *options)
+{
+    return options->emit != NULL && strcmp(options->emit, "vllm-ascend") == 0;
+}
+
 // Those that were started, or that are simulated.
 static uint32_t ranks_of(const ps_cli_options *options)
 {
-    const uint32_t planned = options->ranks > 0 ? options->ranks : 1;
+    const uint32_t planned = options->ranks > 0    ? options->ranks
+                             : emits_vllm(options) ? VLLM_RANKS
+                                                   : 1;
     return options->started == NULL ? planned : ps_ranks_size(options->started);
+}
+
+// What vLLM-Ascend prefetches for has weights and activations of 8 bits.
+static uint32_t weight_bits(const ps_cli_options *options)
+{
+    return options->weight_bits == 0 && emits_vllm(options) &&
+                   ps_model_source_is_architecture(options->model)
+               ? 8
+               : options->weight_bits;
 }
 
 // ---- what it found
@@ -201,8 +220,10 @@ static ps_status look_ahead(const ps_cli_options *options, ps_machine *machine, 
     for (uint32_t i = 0; i < POLICY_COUNT; i++) {
         const ps_plan_options plan = {.ranks = ranks_of(options),
                                       .threads = options->threads,
+                                      .weight_bits = weight_bits(options),
                                       .link = options->comm_link,
                                       .machine_file = options->machine,
+                                      .measure = options->machine != NULL,
                                       .prefetch = POLICIES[i]};
         PS_TRY(ps_simulate_file(options->model, &plan, machine, &out->plays[i]));
     }
@@ -213,11 +234,16 @@ static ps_status look_ahead(const ps_cli_options *options, ps_machine *machine, 
 static ps_status search_ratios(const ps_cli_options *options, ps_model *model,
                                const ps_machine *machine, outlook *out)
 {
-    const ps_cli_list *batches = options->batches.count > 0 ? &options->batches : &BATCHES;
+    const ps_cli_list given = {.count = 1, .values = {options->max_num_seqs}};
+    const ps_cli_list *batches = options->max_num_seqs > 0    ? &given
+                                 : options->batches.count > 0 ? &options->batches
+                                                              : &BATCHES;
     ps_cli_progress progress = {.verb = "finding ratios"};
     ps_tune_ratios_options tune = {.model = model,
                                    .machine = machine,
                                    .ranks = ranks_of(options),
+                                   .weight_bits = weight_bits(options),
+                                   .context_tokens = options->context,
                                    .session = ps_cli_session_options(options),
                                    .batches = batches->values,
                                    .batch_count = batches->count,
@@ -314,6 +340,11 @@ static ps_status simulate(const ps_cli_options *options)
     PS_TRY(look_ahead(options, &machine, &found));
     PS_TRY(find_ratios(options, &machine, &found));
     PS_TRY(write_plans(options, &machine, &found));
+    if (emits_vllm(options)) {
+        ps_tune_report_vllm_ascend(&found.report, options->model, machine.name, ranks_of(options),
+                                   options->ranks > 0 ? "" : " (assumed; --tp says otherwise)");
+        return PS_OK;
+    }
     return options->emit != NULL ? ps_tune_report_config(&found.report)
                                  : print_simulated(options, &machine, &found);
 }
@@ -336,17 +367,35 @@ static ps_status check_output(const ps_cli_options *options)
     return status == PS_OK ? PS_OK : ps_file_name_error(options->output, status);
 }
 
+static ps_status check_emit(const ps_cli_options *options)
+{
+    if (options->emit == NULL) {
+        return PS_OK;
+    }
+    if (strcmp(options->emit, "config") != 0 && !emits_vllm(options)) {
+        return ps_fail(PS_INVALID, "--emit '%s': config or vllm-ascend would be right",
+                       options->emit);
+    }
+    if (options->json) {
+        return ps_fail(PS_INVALID, "--emit and --json, which holds the config, together; one of "
+                                   "them would be right");
+    }
+    return !emits_vllm(options) || options->machine != NULL
+               ? PS_OK
+               : ps_fail(PS_INVALID, "--emit vllm-ascend is for another machine than this: "
+                                     "--machine ascend-910b would be right");
+}
+
 static ps_status check_options(const ps_cli_options *options)
 {
     const bool wants_ratios = options->objective != PS_CLI_UNSAID || options->emit != NULL ||
                               options->machine != NULL || options->time_limit > 0 ||
-                              options->batches.count > 0;
+                              options->batches.count > 0 || options->max_num_seqs > 0;
     PS_TRY(wants_ratios ? ps_cli_model_check(options) : PS_OK);
-    if (options->emit != NULL && (strcmp(options->emit, "config") != 0 || options->json)) {
-        return options->json
-                   ? ps_fail(PS_INVALID, "--emit and --json, which holds the config, "
-                                         "together; one of them would be right")
-                   : ps_fail(PS_INVALID, "--emit '%s': config would be right", options->emit);
+    PS_TRY(check_emit(options));
+    if (options->max_num_seqs > 0 && options->batches.count > 0) {
+        return ps_fail(PS_INVALID, "--max-num-seqs and --batches together; one of them would be "
+                                   "right");
     }
     if (options->machine != NULL && options->ranks_sim > 0) {
         return ps_fail(PS_INVALID, "--ranks-sim with --machine, which is simulated anyway; --tp "

@@ -9,7 +9,7 @@
 #include "cli/options.h"
 #include "plan/plan_file.h"
 
-// A command, or one of `prestage experts`, whose name has two words.
+// A command, or one of `prestage experts` or `prestage machine`, whose name has two words.
 typedef struct ps_cli_command {
     const char *name;
     ps_cli_command_bit bit;
@@ -18,9 +18,11 @@ typedef struct ps_cli_command {
     ps_status (*run)(const ps_cli_options *options);
 } ps_cli_command;
 
-#define PS_CLI_EXPERTS_COMMANDS_MAX 8u
+#define PS_CLI_GROUP_COMMANDS_MAX 8u
 extern const ps_cli_command ps_cli_experts_commands[];
 extern const size_t ps_cli_experts_command_count;
+extern const ps_cli_command ps_cli_machine_commands[];
+extern const size_t ps_cli_machine_command_count;
 
 PS_MUST_USE ps_status ps_cli_run(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_info(const ps_cli_options *options);
@@ -38,6 +40,9 @@ PS_MUST_USE ps_status ps_cli_experts_rank(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_show(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_replay(const ps_cli_options *options);
 PS_MUST_USE ps_status ps_cli_experts_synth(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_machine_list(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_machine_show(const ps_cli_options *options);
+PS_MUST_USE ps_status ps_cli_machine_check(const ps_cli_options *options);
 
 // Starts the ranks that the options or the launcher ask for, into options->started; nothing for one
 // rank alone. Rank 0 then runs the command, the others follow it.

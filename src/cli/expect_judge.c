@@ -173,6 +173,8 @@ static double reduce(const ps_expectation *e, const curve *c)
         return rise(c, false).x;
     case PS_EXPECT_CUT:
         return 1 - c->marks[c->count - 1].y / c->marks[0].y;
+    case PS_EXPECT_GAIN:
+        return c->marks[c->count - 1].y / c->marks[0].y - 1;
     case PS_EXPECT_RISE_MIN:
         return rise(c, false).y;
     case PS_EXPECT_RISE_MAX:

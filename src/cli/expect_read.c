@@ -11,8 +11,8 @@
 #define SHARE 0.01 // of x_saturated
 
 static const char *const OF[PS_EXPECT_OF_COUNT] = {
-    "value",     "max",       "min", "mean",     "x_of_max", "x_of_min",    "x_saturated",
-    "x_crosses", "x_of_drop", "cut", "rise_min", "rise_max", "ratio_of_max"};
+    "value",     "max",       "min", "mean", "x_of_max", "x_of_min", "x_saturated",
+    "x_crosses", "x_of_drop", "cut", "gain", "rise_min", "rise_max", "ratio_of_max"};
 static const char *const THEN[PS_EXPECT_THEN_COUNT] = {"all", "mean", "min", "max", "median"};
 
 static bool needs_x(ps_expect_of of)

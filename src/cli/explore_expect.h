@@ -9,7 +9,7 @@
 //     x_saturated   the smallest x from which on all are within `share` of that of the largest x
 //     x_crosses     the first x where it is `at` or below
 //     x_of_drop     the x that it falls to most steeply, by ratios of neighbours
-//     cut           1 - that of the largest x / that of the smallest x
+//     gain          that of the largest x / that of the smallest x - 1; cut: the same, negated
 //     rise_min rise_max   the least and the largest relative rise from one x to the next
 //     ratio_of_max  the largest of the metric / the largest of `to`
 //
@@ -33,6 +33,7 @@ typedef enum ps_expect_of {
     PS_EXPECT_X_CROSSES,
     PS_EXPECT_X_OF_DROP,
     PS_EXPECT_CUT,
+    PS_EXPECT_GAIN,
     PS_EXPECT_RISE_MIN,
     PS_EXPECT_RISE_MAX,
     PS_EXPECT_RATIO_OF_MAX,

@@ -93,7 +93,11 @@ static ps_status play(worker *w, const ps_explore_point *point, ps_design_point 
 {
     const ps_explore_player *player = &w->run->job->player;
     const ps_status status = player->play(player->context, point, &w->arena, out);
-    ps_arena_deinit(&w->arena); // and is ready for the next point
+    if (status == PS_OK) {
+        ps_arena_reset(&w->arena);
+    } else {
+        ps_arena_deinit(&w->arena); // which keeps the message
+    }
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/explore_columns.h"
 #include "cli/explore_json.h"
 #include "cli/explore_report.h"
+#include "cli/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,21 +28,24 @@ static ps_status add_setting(ps_explore_fields *fields, const char *path, const 
     return PS_OK;
 }
 
-// prefix: of the fields' names, "workload." or "".
-static ps_status add_settings(ps_explore_fields *fields, const char *key, const char *prefix,
-                              const json_t *object, ps_explore_settings *out)
+// The members of object.key. prefix: of the fields' names, "workload." or "".
+static ps_status add_settings(ps_explore_fields *fields, const char *at, const json_t *object,
+                              const char *key, const char *prefix, ps_explore_settings *out)
 {
-    if (object == NULL) {
+    const json_t *members = json_object_get(object, key);
+    char outer[PS_SPEC_PATH_BYTES];
+    if (members == NULL) {
         return PS_OK;
     }
-    PS_TRY(ps_spec_is_object(key, object));
+    ps_spec_path(outer, at, key);
+    PS_TRY(ps_spec_is_object(outer, members));
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    json_object_foreach((json_t *)(uintptr_t)members, name, value)
     {
         char path[PS_SPEC_PATH_BYTES];
         char whole[PS_SPEC_PATH_BYTES];
-        ps_spec_path(path, key, name);
+        ps_spec_path(path, outer, name);
         (void)snprintf(whole, sizeof whole, "%s%s", prefix, name);
         PS_TRY(add_setting(fields, path, whole, value, out));
     }
@@ -55,23 +59,29 @@ static ps_status make_settings(ps_arena *arena, ps_explore_settings *out)
     return out->all == NULL ? PS_NO_MEMORY : PS_OK;
 }
 
+// "machine", "model", "workload" and "set" of a spec, or of a plot.
+static ps_status read_point(const json_t *object, const char *at, ps_explore_fields *fields,
+                            ps_explore_settings *out)
+{
+    static const char *const NAMES[] = {"machine", "model"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(object, NAMES[i]);
+        char path[PS_SPEC_PATH_BYTES];
+        ps_spec_path(path, at, NAMES[i]);
+        PS_TRY(value == NULL ? PS_OK : add_setting(fields, path, NAMES[i], value, out));
+    }
+    PS_TRY(add_settings(fields, at, object, "workload", "workload.", out));
+    return add_settings(fields, at, object, "set", "", out);
+}
+
 static ps_status read_settings(const json_t *json, ps_explore_fields *fields, ps_arena *arena,
                                ps_explore_spec *out)
 {
-    static const char *const NAMES[] = {"machine", "model"};
     PS_TRY(make_settings(arena, &out->settings));
     PS_TRY(make_settings(arena, &out->baseline));
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(json, NAMES[i]);
-        PS_TRY(value == NULL ? PS_OK
-                             : add_setting(fields, NAMES[i], NAMES[i], value, &out->settings));
-    }
-    PS_TRY(add_settings(fields, "workload", "workload.", json_object_get(json, "workload"),
-                        &out->settings));
-    PS_TRY(add_settings(fields, "set", "", json_object_get(json, "set"), &out->settings));
-    const json_t *baseline = json_object_get(json, "baseline");
-    out->has_baseline = baseline != NULL;
-    return add_settings(fields, "baseline", "", baseline, &out->baseline);
+    PS_TRY(read_point(json, "", fields, &out->settings));
+    out->has_baseline = json_object_get(json, "baseline") != NULL;
+    return add_settings(fields, "", json, "baseline", "", &out->baseline);
 }
 
 // ---- axes
@@ -339,6 +349,72 @@ static ps_status read_objective(const json_t *json, ps_arena *arena, ps_explore_
                                  arena, &spec->search.where);
 }
 
+// ---- timelines
+
+static ps_status read_policy(const char *path, const char *word, ps_explore_policy *out)
+{
+    if (word == NULL) {
+        return ps_fail(PS_INVALID, "%s: a list of texts would be right", path);
+    }
+    const bool is_fused = strcmp(word, "fused") == 0;
+    ps_cli_side side;
+    uint32_t count;
+    *out = (ps_explore_policy){.name = word,
+                               .prefetch = PS_PREFETCH_OFF,
+                               .comm_schedule = is_fused ? PS_COMM_FUSED : PS_COMM_SERIAL};
+    if (is_fused || strcmp(word, "serial") == 0) {
+        return PS_OK;
+    }
+    if (ps_cli_sides_parse(word, &side, 1, &count) != PS_OK) {
+        return ps_fail(PS_INVALID,
+                       "%s: '%s': serial, fused, off, preserve, auto, ratio, or one of those and "
+                       "+fused, would be right",
+                       path, word);
+    }
+    out->prefetch = side.prefetch;
+    out->comm_schedule = side.comm_schedule;
+    return PS_OK;
+}
+
+static ps_status read_timeline(const json_t *plot, uint32_t index, ps_explore_fields *fields,
+                               ps_arena *arena, ps_explore_timeline *out)
+{
+    char path[PS_SPEC_PATH_BYTES];
+    char at[PS_SPEC_PATH_BYTES];
+    const json_t *policies = json_object_get(plot, "policies");
+    ps_spec_path_index(path, "plots", index);
+    out->plot = index;
+    PS_TRY(make_settings(arena, &out->settings));
+    PS_TRY(read_point(plot, path, fields, &out->settings));
+    ps_spec_path(at, path, "policies");
+    PS_TRY(ps_spec_list(at, policies, PS_EXPLORE_POLICIES_MAX));
+    for (size_t i = 0; i < json_array_size(policies); i++) {
+        PS_TRY(read_policy(at, json_string_value(json_array_get(policies, i)),
+                           &out->policies[out->policy_count]));
+        out->policy_count++;
+    }
+    return PS_OK;
+}
+
+// Plots have been checked.
+static ps_status read_timelines(ps_explore_fields *fields, ps_arena *arena, ps_explore_spec *spec)
+{
+    const size_t count = json_array_size(spec->plots);
+    spec->timelines = PS_ARENA_NEW(arena, ps_explore_timeline, count);
+    if (spec->timelines == NULL) {
+        return PS_NO_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const json_t *plot = json_array_get(spec->plots, i);
+        if (strcmp(json_string_value(json_object_get(plot, "kind")), "timeline") == 0) {
+            PS_TRY(read_timeline(plot, (uint32_t)i, fields, arena,
+                                 &spec->timelines[spec->timeline_count]));
+            spec->timeline_count++;
+        }
+    }
+    return PS_OK;
+}
+
 // ---- the whole
 
 static bool is_given(const ps_explore_spec *spec, uint32_t field)
@@ -353,7 +429,7 @@ static bool is_given(const ps_explore_spec *spec, uint32_t field)
 
 static ps_status read_expectations(const json_t *list, ps_arena *arena, ps_explore_spec *spec)
 {
-    if (list == NULL) {
+    if (list == NULL || (json_is_array(list) && json_array_size(list) == 0)) {
         return PS_OK;
     }
     PS_TRY(ps_spec_list("expect", list, PS_EXPLORE_EXPECTATIONS_MAX));
@@ -392,6 +468,7 @@ ps_status ps_explore_spec_read(const json_t *json, ps_explore_fields *fields, ps
     PS_TRY(ps_explore_columns_make(&spec, fields, arena));
     PS_TRY(read_objective(search, arena, &spec));
     PS_TRY(ps_plots_check(spec.plots, spec.columns.all, spec.columns.count));
+    PS_TRY(read_timelines(fields, arena, &spec));
     PS_TRY(read_expectations(json_object_get(json, "expect"), arena, &spec));
     *out = spec;
     return PS_OK;

@@ -21,6 +21,7 @@
 #define PS_EXPLORE_AXES_MAX 8u
 #define PS_EXPLORE_ZIPPED_MAX 8u
 #define PS_EXPLORE_RANGES_MAX 8u
+#define PS_EXPLORE_POLICIES_MAX 8u
 #define PS_EXPLORE_SETTINGS_MAX 128u
 #define PS_EXPLORE_POINTS_MAX ((uint64_t)10000000) // that are played, baselines apart
 #define PS_EXPLORE_EXPECTATIONS_MAX ((size_t)256)
@@ -61,6 +62,19 @@ typedef struct ps_explore_search {
     uint64_t seed;
 } ps_explore_search;
 
+// A plot of kind "timeline".
+typedef struct ps_explore_policy {
+    const char *name; // "serial", "fused", or as of --compare: "preserve", "preserve+fused"
+    uint32_t prefetch, comm_schedule;
+} ps_explore_policy;
+
+typedef struct ps_explore_timeline {
+    uint32_t plot; // its index
+    ps_explore_settings settings;
+    ps_explore_policy policies[PS_EXPLORE_POLICIES_MAX];
+    uint32_t policy_count;
+} ps_explore_timeline;
+
 typedef struct ps_explore_spec {
     const char *title, *about; // about: NULL: none
     ps_explore_settings settings, baseline;
@@ -69,6 +83,8 @@ typedef struct ps_explore_spec {
     uint32_t axis_count;
     ps_explore_search search;
     const json_t *plots; // NULL: none
+    ps_explore_timeline *timelines;
+    uint32_t timeline_count;
     ps_expectation *expectations;
     uint32_t expectation_count;
     uint32_t row_count;

@@ -36,7 +36,22 @@ static const ps_cli_command COMMANDS[] = {
 };
 
 #define COMMAND_COUNT (sizeof COMMANDS / sizeof COMMANDS[0])
-#define EXPERTS "experts"
+
+// Commands of two words, by their first.
+typedef struct command_group {
+    const char *name, *help;
+    const ps_cli_command *commands;
+    const size_t *count;
+} command_group;
+
+static const command_group GROUPS[] = {
+    {"experts", "which experts a model uses; prestage experts lists more", ps_cli_experts_commands,
+     &ps_cli_experts_command_count},
+    {"machine", "machines that plans can be made for; prestage machine lists more",
+     ps_cli_machine_commands, &ps_cli_machine_command_count},
+};
+
+#define GROUP_COUNT (sizeof GROUPS / sizeof GROUPS[0])
 
 static int exit_code(ps_status status)
 {
@@ -98,8 +113,9 @@ static void print_commands(void)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         (void)printf("  %-12s %s\n", COMMANDS[i].name, COMMANDS[i].help);
     }
-    (void)printf("  %-12s %s\n", EXPERTS,
-                 "which experts a model uses; prestage experts lists more");
+    for (size_t i = 0; i < GROUP_COUNT; i++) {
+        (void)printf("  %-12s %s\n", GROUPS[i].name, GROUPS[i].help);
+    }
     (void)printf("\n  prestage COMMAND --help   the options of a command\n"
                  "  prestage --version        version, CPU features, kernels in use\n");
 }
@@ -116,21 +132,25 @@ static ps_status print_version(void)
 static ps_status refuse_command(const char *word)
 {
     static const char *const OPTIONS[] = {"--help", "--version"};
-    const char *names[COMMAND_COUNT + 1] = {[COMMAND_COUNT] = EXPERTS};
+    const char *names[COMMAND_COUNT + GROUP_COUNT];
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         names[i] = COMMANDS[i].name;
+    }
+    for (size_t i = 0; i < GROUP_COUNT; i++) {
+        names[COMMAND_COUNT + i] = GROUPS[i].name;
     }
     const ps_str typed = ps_str_of(word);
     return word[0] == '-' ? ps_fail(PS_INVALID, "unknown option '%s'; the nearest is %s", word,
                                     ps_nearest(typed, OPTIONS, 2))
                           : ps_fail(PS_INVALID, "unknown command '%s'; the nearest is %s", word,
-                                    ps_nearest(typed, names, COMMAND_COUNT + 1));
+                                    ps_nearest(typed, names, COMMAND_COUNT + GROUP_COUNT));
 }
 
 static ps_status run_ranks(const ps_cli_command *chosen, ps_cli_options *options)
 {
-    if (chosen->bit == PS_CLI_PLAN || chosen->bit == PS_CLI_SIMULATE ||
-        chosen->bit == PS_CLI_EXPLORE ||
+    const uint32_t plans = PS_CLI_PLAN | PS_CLI_SIMULATE | PS_CLI_EXPLORE | PS_CLI_MACHINE_LIST |
+                           PS_CLI_MACHINE_SHOW | PS_CLI_MACHINE_CHECK;
+    if ((chosen->bit & plans) != 0 ||
         (chosen->bit == PS_CLI_TUNE && options->machine != NULL)) { // of ranks, not by them
         return chosen->run(options);
     }
@@ -169,36 +189,37 @@ static ps_status run_command(const ps_cli_command *chosen, int argc, char **argv
     return status;
 }
 
-static void print_experts_commands(void)
+static void print_group(const command_group *group)
 {
-    (void)printf("usage: prestage experts COMMAND [OPTION]...\n\n");
-    for (size_t i = 0; i < ps_cli_experts_command_count; i++) {
-        const ps_cli_command *command = &ps_cli_experts_commands[i];
+    (void)printf("usage: prestage %s COMMAND [OPTION]...\n\n", group->name);
+    for (size_t i = 0; i < *group->count; i++) {
+        const ps_cli_command *command = &group->commands[i];
         (void)printf("  %-16s %s\n", command->name, command->help);
     }
-    (void)printf("\n  prestage experts COMMAND --help   the options of a command\n");
+    (void)printf("\n  prestage %s COMMAND --help   the options of a command\n", group->name);
 }
 
-// argv[0] is "experts".
-static ps_status run_experts(int argc, char **argv)
+// argv[0] is the group's name.
+static ps_status run_group(const command_group *group, int argc, char **argv)
 {
     if (argc < 2) {
-        return ps_fail(PS_INVALID,
-                       "no command of experts given; prestage experts --help lists them");
+        return ps_fail(PS_INVALID, "no command of %s given; prestage %s --help lists them",
+                       group->name, group->name);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print_experts_commands();
+        print_group(group);
         return PS_OK;
     }
-    const char *names[PS_CLI_EXPERTS_COMMANDS_MAX];
-    for (size_t i = 0; i < ps_cli_experts_command_count; i++) {
-        names[i] = ps_cli_experts_commands[i].name + sizeof EXPERTS; // behind "experts "
+    const char *names[PS_CLI_GROUP_COMMANDS_MAX];
+    for (size_t i = 0; i < *group->count; i++) {
+        names[i] = group->commands[i].name + strlen(group->name) + 1;
         if (strcmp(argv[1], names[i]) == 0) {
-            return run_command(&ps_cli_experts_commands[i], argc - 1, argv + 1);
+            return run_command(&group->commands[i], argc - 1, argv + 1);
         }
     }
-    return ps_fail(PS_INVALID, "unknown command 'experts %s'; the nearest is experts %s", argv[1],
-                   ps_nearest(ps_str_of(argv[1]), names, ps_cli_experts_command_count));
+    return ps_fail(PS_INVALID, "unknown command '%s %s'; the nearest is %s %s", group->name,
+                   argv[1], group->name,
+                   ps_nearest(ps_str_of(argv[1]), names, (uint32_t)*group->count));
 }
 
 int main(int argc, char **argv)
@@ -216,8 +237,10 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0) {
         return finish(print_version());
     }
-    if (strcmp(argv[1], EXPERTS) == 0) {
-        return finish(run_experts(argc - 1, argv + 1));
+    for (size_t i = 0; i < GROUP_COUNT; i++) {
+        if (strcmp(argv[1], GROUPS[i].name) == 0) {
+            return finish(run_group(&GROUPS[i], argc - 1, argv + 1));
+        }
     }
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0) {

@@ -28,8 +28,11 @@ typedef enum ps_cli_command_bit {
     PS_CLI_EXPERTS_SHOW = 4096,
     PS_CLI_EXPERTS_REPLAY = 8192,
     PS_CLI_EXPERTS_SYNTH = 16384,
-    PS_CLI_EXPLORE = 65536,
-    PS_CLI_ALL = 131071,
+    PS_CLI_EXPLORE = 1 << 15,
+    PS_CLI_MACHINE_LIST = 1 << 16,
+    PS_CLI_MACHINE_SHOW = 1 << 17,
+    PS_CLI_MACHINE_CHECK = 1 << 18,
+    PS_CLI_ALL = (1 << 19) - 1,
 } ps_cli_command_bit;
 
 #define PS_CLI_LIST_MAX 32u
@@ -92,8 +95,9 @@ typedef struct ps_cli_options {
     ps_cli_explore_options explore;
     ps_cli_list set_sizes; // of hot sets; none: not given
     uint32_t phases;       // bits (1 << ps_phase) of what is ranked
-    const char *machine;   // file
+    const char *machine;   // name or file
     const char *emit;      // of tune
+    uint32_t max_num_seqs; // of tune; 0: not given
     uint32_t objective;    // ps_cli_objective
     uint32_t time_limit;   // seconds; 0: not given
     ps_cli_list batches;   // of tune; none: not given

@@ -294,6 +294,89 @@ void ps_tune_report_json(const ps_tune_report *report, ps_json_writer *json)
     ps_json_end(json, '}');
 }
 
+// vLLM-Ascend reads a ratio of 0 as the whole weight, where another of its module is not 0.
+#define LEAST_RATIO 0.0001
+
+static bool is_module_on(const ps_prefetch_ratios *ratios, const char *module)
+{
+    bool is_on = false;
+    for (size_t i = 0; i < PS_RATIO_COUNT; i++) {
+        is_on |= key_in(i, module) != NULL && ratios->ratio[i] > 0;
+    }
+    return is_on;
+}
+
+// Whether a 0 had to be written otherwise.
+static bool print_module(const ps_prefetch_ratios *ratios, const char *module)
+{
+    const char *separator = "";
+    const bool is_on = is_module_on(ratios, module);
+    bool is_least = false;
+    (void)printf("\"%s\": {", module);
+    for (size_t i = 0; i < PS_RATIO_COUNT; i++) {
+        if (key_in(i, module) != NULL) {
+            const bool is_zero = is_on && ratios->ratio[i] == 0;
+            (void)printf("%s\"%s\": %g", separator, key_in(i, module),
+                         is_zero ? LEAST_RATIO : ratios->ratio[i]);
+            separator = ", ";
+            is_least |= is_zero;
+        }
+    }
+    (void)printf("}");
+    return is_least;
+}
+
+static void print_vllm_ratios(const ps_tuned_ratios *tuned, const ps_prefetch_ratios *ratios)
+{
+    const char *separator = "";
+    bool is_least = false;
+    (void)printf("--additional-config '{\"weight_prefetch_config\": {\"enabled\": true, "
+                 "\"prefetch_ratio\": {");
+    for (size_t m = 0; m < PS_MODULE_COUNT; m++) {
+        if (tuned->has_module[m]) {
+            (void)printf("%s", separator);
+            is_least |= print_module(ratios, MODULES[m]);
+            separator = ", ";
+        }
+    }
+    (void)printf("}}}'\n");
+    if (is_least) {
+        (void)printf("# %g stands for none: 0 beside other ratios of a module would be the whole "
+                     "weight there\n",
+                     LEAST_RATIO);
+    }
+}
+
+void ps_tune_report_vllm_ascend(const ps_tune_report *report, const char *model,
+                                const char *machine, uint32_t ranks, const char *ranks_note)
+{
+    const ps_tuned_ratios *tuned = report->tuned;
+    const ps_tuned_batch *last = &tuned->batches[tuned->batch_count - 1];
+    const ps_tuned_bucket *bucket = &tuned->buckets[last->bucket];
+    (void)printf("# %s on %u x %s%s, %u sequences, simulated\n", model, ranks, machine, ranks_note,
+                 last->batch);
+    if (last->is_timed) {
+        (void)printf(
+            "# predicted: a step of %.3f ms; %.2f %% less than off (%.3f ms), %.2f %% less "
+            "than with the default ratios (%.3f ms)\n",
+            last->tuned.ns / 1e6, 100 * last->tuned.gain, last->tuned.off_ns / 1e6,
+            100 * (1 - last->tuned.ns / last->given.ns), last->given.ns / 1e6);
+    }
+    if (!bucket->found.is_gain) {
+        (void)printf("# no ratio gains%s: off is right\n",
+                     has_window(bucket) ? "" : ", there is no window to prefetch in");
+        (void)printf("--additional-config '{\"weight_prefetch_config\": {\"enabled\": false}}'\n");
+        return;
+    }
+    const ps_prefetch_ratios ratios = ps_tuned_bucket_ratios(tuned, last->bucket);
+    if (is_module_on(&ratios, "mlp")) {
+        (void)printf("# its prefetches of mlp.gate_up and mlp.down ask for sequence parallelism:\n"
+                     "export VLLM_ASCEND_ENABLE_FLASHCOMM1=1\n");
+    }
+    (void)printf("--tensor-parallel-size %u --max-num-seqs %u\n", ranks, last->batch);
+    print_vllm_ratios(tuned, &ratios);
+}
+
 ps_status ps_tune_report_config(const ps_tune_report *report)
 {
     ps_json_writer json = {0};

@@ -20,6 +20,11 @@ void ps_tune_report_print(const ps_tune_report *report);
 // "ratios" of an object.
 void ps_tune_report_json(const ps_tune_report *report, ps_json_writer *json);
 
+// The same as vLLM-Ascend takes it: options to paste, and lines of "#" that say what they are for,
+// what is predicted, and what was assumed. ranks_note: behind the number of ranks; "" or a remark.
+void ps_tune_report_vllm_ascend(const ps_tune_report *report, const char *model,
+                                const char *machine, uint32_t ranks, const char *ranks_note);
+
 // The weight_prefetch_config, on one line of stdout, as --additional-config takes it.
 PS_MUST_USE ps_status ps_tune_report_config(const ps_tune_report *report);
 

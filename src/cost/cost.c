@@ -105,12 +105,12 @@ double ps_cost_weight_gbs(const ps_machine *machine, bool is_cached)
                      : machine->read_gbs * ps_machine_share(machine->profile.weight_share);
 }
 
-double ps_cost_kv_gbs(const ps_machine *machine, uint32_t heads, uint64_t pieces, bool is_cached)
+double ps_cost_kv_gbs(const ps_machine *machine, double heads, double pieces, bool is_cached)
 {
     const ps_machine_profile *p = &machine->profile;
-    const double busy = (double)(pieces * p->attention_splits);
+    const double busy = pieces * p->attention_splits;
     const double parallel = p->attention_splits == 0 || busy >= p->cores ? 1 : busy / p->cores;
-    const double share = ps_machine_share(heads > 1 ? p->kv_strided_share : p->kv_share);
+    const double share = ps_machine_share(heads >= 2 ? p->kv_strided_share : p->kv_share);
     return parallel * (is_cached ? machine->cache_read_gbs * ps_machine_share(p->kv_cache_share)
                                  : machine->read_gbs * share);
 }

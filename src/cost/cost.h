@@ -35,8 +35,9 @@ uint64_t ps_cost_fused_ns(const ps_machine *machine, uint64_t work_ns, uint32_t 
                           uint64_t bytes, uint32_t chunks);
 
 // Bytes a nanosecond at which weights, or the KV of so many heads of this rank, are read from
-// memory and from L2. pieces: rows times heads, of attention.
+// memory and from L2. pieces: rows times heads, of attention. Parts of
+// heads are allowed; less than two are one.
 double ps_cost_weight_gbs(const ps_machine *machine, bool is_cached);
-double ps_cost_kv_gbs(const ps_machine *machine, uint32_t heads, uint64_t pieces, bool is_cached);
+double ps_cost_kv_gbs(const ps_machine *machine, double heads, double pieces, bool is_cached);
 
 #endif

@@ -28,6 +28,7 @@ const ps_json_field ps_workload_fields[] = {
     FIELD(POLICY, prefetch, 0, 0),
     FIELD(COMM_SCHEDULE, comm_schedule, 0, 0),
     FIELD(BOOL, sequence_parallel, 0, 1),
+    FIELD(BOOL, even_kv, 0, 1),
     FIELD(F64, experts_kept, 0, 1),
     FIELD(F64, coverage, 0, 1),
     FIELD(F64, slo_ns, 0, NS_MAX),
@@ -76,6 +77,7 @@ typedef struct design {
     ps_workload workload;
     ps_fold fold;
     ps_arena *arena;
+    double kv_part;
     double expert_misses, disk_misses;
 } design;
 
@@ -130,18 +132,32 @@ static ps_status complete(ps_workload *w)
                          w->context_shards, w->ranks);
 }
 
+// A rank has whole heads, of which it needs the KV heads; on paper it has a fair share of bytes.
+static double kv_part(const ps_workload *w, const ps_model_layer *layer)
+{
+    const uint32_t groups = w->ranks / w->context_shards;
+    uint32_t begin = 0;
+    uint32_t heads = 0;
+    ps_share_columns(layer->heads, 1, 0, groups, &begin, &heads);
+    const uint64_t own = ps_divide_up(heads, layer->heads / layer->kv_heads);
+    const double fair = (double)layer->kv_heads / groups;
+    return w->even_kv && own > 0 && fair < (double)own ? fair / (double)own : 1;
+}
+
 static ps_dtype dtype_of(uint32_t bits)
 {
     return bits == 4 ? PS_DTYPE_I4 : bits == 8 ? PS_DTYPE_I8 : PS_DTYPE_F16;
 }
 
-static ps_status plan_steps(const design *d, uint32_t rows, uint32_t logits, ps_plan **out)
+static ps_status plan_steps(const design *d, uint32_t rows, uint32_t sequences, ps_plan **out)
 {
     const ps_workload *w = &d->workload;
     const ps_dtype kv = dtype_of(w->kv_bits);
     const ps_pass_options options = {.rows_max = rows,
-                                     .logits_max = logits,
+                                     .logits_max = sequences,
                                      .context_max = w->context_tokens,
+                                     .sequences = sequences,
+                                     .kv_part = d->kv_part,
                                      .k_dtype = kv,
                                      .v_dtype = kv,
                                      .machine = d->machine,
@@ -230,7 +246,7 @@ static ps_status place_experts(design *d, const sizes *s, ps_design_point *out)
     const ps_workload *w = &d->workload;
     const double tokens = (double)w->context_tokens / w->context_shards;
     double kept = w->experts_kept == 0 ? 1 : w->experts_kept;
-    out->kv_bytes = s->all_kv * w->batch * tokens;
+    out->kv_bytes = s->all_kv * w->batch * tokens * d->kv_part;
     if (w->experts_kept == 0 && p->memory_bytes > 0 && s->experts > 0 &&
         (p->host_gbs > 0 || p->disk_gbs > 0)) {
         const double room = (double)p->memory_bytes - s->dense - out->kv_bytes;
@@ -241,7 +257,7 @@ static ps_status place_experts(design *d, const sizes *s, ps_design_point *out)
     out->fits = p->memory_bytes == 0 || out->memory_bytes <= (double)p->memory_bytes;
     out->layer_attention_bytes = s->attention;
     out->layer_ffn_bytes = s->ffn;
-    out->layer_kv_bytes = s->kv * w->batch * tokens;
+    out->layer_kv_bytes = s->kv * w->batch * tokens * d->kv_part;
     if (kept >= 1 || s->experts == 0) {
         return PS_OK;
     }
@@ -283,6 +299,7 @@ static ps_status decode(design *d, const ps_plan *plan, ps_play *mean, ps_design
     for (int i = 0; i < 3; i++) {
         const ps_play_options options = {.rows = w->batch,
                                          .position = positions[i],
+                                         .kv_part = d->kv_part,
                                          .expert_misses = d->expert_misses,
                                          .disk_misses = d->disk_misses};
         PS_TRY(play(d, plan, &options, &at[i]));
@@ -301,15 +318,15 @@ static ps_status run_prompts(const design *d, double *out_ns)
     const uint64_t all = (uint64_t)w->batch * w->prompt_tokens;
     const uint32_t rows = all < PROMPT_ROWS ? (uint32_t)all : PROMPT_ROWS;
     const uint32_t sequences = (uint32_t)ps_divide_up(rows, w->prompt_tokens);
-    const uint32_t logits = sequences < rows ? sequences : rows;
     const ps_play_options options = {.rows = rows,
                                      .position = w->prompt_tokens / 2,
                                      .sequences = sequences,
+                                     .kv_part = d->kv_part,
                                      .expert_misses = d->expert_misses,
                                      .disk_misses = d->disk_misses};
     ps_plan *plan = NULL;
     ps_play sums;
-    PS_TRY(plan_steps(d, rows, logits, &plan));
+    PS_TRY(plan_steps(d, rows, sequences, &plan));
     PS_TRY(play(d, plan, &options, &sums));
     *out_ns = sums.total_ns * (double)all / rows;
     return PS_OK;
@@ -354,26 +371,68 @@ static ps_status play_point(design *d, ps_design_point *out)
     return PS_OK;
 }
 
+static ps_status start(const ps_model_config *config, const ps_gguf *file,
+                       const ps_machine *machine, const ps_workload *workload, ps_arena *arena,
+                       design *out)
+{
+    *out = (design){.config = *config,
+                    .file = file,
+                    .machine = machine,
+                    .workload = *workload,
+                    .fold = ps_fold_of(config->layers, period_of(config)),
+                    .arena = arena};
+    PS_TRY(complete(&out->workload));
+    out->kv_part = kv_part(&out->workload, &config->layer[0]);
+    out->config.layers = out->fold.layers;
+    if (out->workload.weight_bits > 0) {
+        out->config.weight_dtype = dtype_of(out->workload.weight_bits);
+        out->config.ties_embedding = file == NULL
+                                         ? config->ties_embedding
+                                         : ps_gguf_tensor_find(file, "output.weight") == NULL;
+        out->file = NULL;
+    }
+    return PS_OK;
+}
+
 ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *file,
                                const ps_machine *machine, const ps_workload *workload,
                                ps_arena *arena, ps_design_point *out)
 {
-    design d = {.config = *config,
-                .file = file,
-                .machine = machine,
-                .workload = *workload,
-                .fold = ps_fold_of(config->layers, period_of(config)),
-                .arena = arena};
+    design d;
     ps_design_point point = {.fits = 1};
-    PS_TRY(complete(&d.workload));
-    d.config.layers = d.fold.layers;
-    if (d.workload.weight_bits > 0) {
-        d.config.weight_dtype = dtype_of(d.workload.weight_bits);
-        d.config.ties_embedding = file == NULL ? config->ties_embedding
-                                               : ps_gguf_tensor_find(file, "output.weight") == NULL;
-        d.file = NULL;
-    }
+    PS_TRY(start(config, file, machine, workload, arena, &d));
     PS_TRY(play_point(&d, &point));
     *out = point;
+    return PS_OK;
+}
+
+ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *file,
+                               const ps_machine *machine, const ps_workload *workload,
+                               ps_arena *arena, ps_design_layer *out)
+{
+    design d;
+    ps_plan *plan = NULL;
+    ps_played played = {.span_count = 0};
+    PS_TRY(start(config, file, machine, workload, arena, &d));
+    PS_TRY(plan_steps(&d, workload->batch, workload->batch, &plan));
+    const ps_play_options options = {.rows = workload->batch,
+                                     .position = d.workload.context_tokens - 1,
+                                     .kv_part = d.kv_part,
+                                     .records = true};
+    PS_TRY(ps_play_plan(plan, machine, &options, arena, &played));
+    ps_play_span *spans = PS_ARENA_NEW(arena, ps_play_span, played.span_count);
+    if (spans == NULL) {
+        return PS_NO_MEMORY;
+    }
+    *out = (ps_design_layer){.plan = plan,
+                             .spans = spans,
+                             .begin_ns = played.layer_begin[d.fold.first].total_ns,
+                             .end_ns = played.layer_begin[d.fold.first + 1].total_ns};
+    for (uint32_t i = 0; i < played.span_count; i++) {
+        const ps_play_span *span = &played.spans[i];
+        if (span->begin_ns >= out->begin_ns && span->begin_ns < out->end_ns) {
+            spans[out->span_count++] = *span;
+        }
+    }
     return PS_OK;
 }

@@ -25,6 +25,7 @@ typedef struct ps_workload {
     uint32_t prefetch;       // ps_prefetch_policy
     uint32_t comm_schedule;  // ps_comm_schedule
     bool sequence_parallel;
+    bool even_kv; // KV heads that do not divide by the ranks are shared out by bytes all the same
     ps_prefetch_ratios ratios; // of the policy ratio
     double experts_kept;       // part of the experts that are in memory; 0: as many as fit
     double coverage;           // part of the uses that those serve; 0: as they are many
@@ -80,5 +81,18 @@ extern const size_t ps_design_metric_count;
 PS_MUST_USE ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *file,
                                            const ps_machine *machine, const ps_workload *workload,
                                            ps_arena *arena, ps_design_point *out);
+
+// What begins in one layer of the middle, of the last decode step. Lives in the arena.
+typedef struct ps_design_layer {
+    const ps_plan *plan;       // whose steps spans are of
+    const ps_play_span *spans; // [span_count]
+    uint32_t span_count;
+    double begin_ns, end_ns; // of the layer, in the step
+} ps_design_layer;
+
+// For pictures. Experts are all in memory. Fails as ps_design_point_play.
+PS_MUST_USE ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *file,
+                                           const ps_machine *machine, const ps_workload *workload,
+                                           ps_arena *arena, ps_design_layer *out);
 
 #endif

@@ -281,6 +281,11 @@ ps_status ps_machine_check(const ps_machine *machine, const ps_machine_notes *no
                        "\"mesh\" or \"tree\", would be right",
                        profile->comm_step_ns > 0 ? "comm_step_ns" : "server_step_ns");
     }
+    if (profile->comm_shape == PS_COMM_SHAPE_FLAT && profile->server_ranks > 0) {
+        return ps_fail(PS_INVALID,
+                       "server_ranks with a comm_shape that knows no servers; \"ring\", "
+                       "\"mesh\" or \"tree\" would be right");
+    }
     if (is_given(notes, "join") && !machine->has_prefetch_stream) {
         return ps_fail(PS_INVALID, "join without \"prefetch_stream\": true, for whose end it says "
                                    "how to wait; both or none would be right");

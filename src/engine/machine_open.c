@@ -27,7 +27,10 @@ typedef struct maker {
     ps_arena *arena;
     ps_machine_notes notes;
     ps_machine machine;
+    const char *comm_source; // where this is not the machine's
 } maker;
+
+#define COMM_DEFAULT PS_RATES_DEFAULT ", measured with several ranks only"
 
 // ---- this machine
 
@@ -54,6 +57,9 @@ static ps_status set_link(const char *text, ps_machine *machine)
     profile->comm_shape = PS_COMM_SHAPE_FLAT;
     profile->comm_step_ns = 0;
     profile->server_ranks = 0;
+    profile->server_comm_ns = 0;
+    profile->server_step_ns = 0;
+    profile->server_comm_gbs = 0;
     return PS_OK;
 }
 
@@ -62,61 +68,107 @@ static uint32_t ranks_of(const ps_machine_use *use)
     return use->ranks > 1 ? use->ranks : 1;
 }
 
-// What was tuned with this link, or without one; otherwise measured now.
-static ps_status rate(const ps_machine_use *use, ps_machine *machine)
+static void take_tuned(maker *m, const ps_tuned *tuned)
 {
+    m->machine = tuned->machine;
+    m->comm_source = tuned->key.ranks > 1 ? NULL : COMM_DEFAULT;
+}
+
+static ps_status take_link(maker *m)
+{
+    m->comm_source = m->use->link;
+    return set_link(m->use->link, &m->machine);
+}
+
+// What was tuned with this link, or without one; otherwise measured now.
+static ps_status rate(maker *m)
+{
+    const ps_machine_use *use = m->use;
     ps_kernels kernels;
     ps_tuned_key key;
     ps_tuned tuned;
     PS_TRY(ps_kernels_select(&kernels));
-    PS_TRY(ps_tuned_key_here(machine, kernels.isa, NULL, use->ranks, use->link, &key));
+    PS_TRY(ps_tuned_key_here(&m->machine, kernels.isa, NULL, use->ranks, use->link, &key));
     if (ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
+        take_tuned(m, &tuned);
         return PS_OK;
     }
     key.latency_ns = 0;
     key.bits_per_second = 0;
     if (use->link != NULL && ps_tuned_find(&key, &tuned)) {
-        *machine = tuned.machine;
+        take_tuned(m, &tuned);
     } else {
-        PS_TRY(measure(&kernels, machine));
+        PS_TRY(measure(&kernels, &m->machine));
+        m->comm_source = COMM_DEFAULT;
     }
-    return use->link == NULL ? PS_OK : set_link(use->link, machine);
+    return use->link == NULL ? PS_OK : take_link(m);
 }
 
-static ps_status discover(const ps_machine_use *use, ps_machine *machine)
+static ps_status discover(maker *m)
 {
+    const ps_machine_use *use = m->use;
     const uint32_t ranks = ranks_of(use);
     const uint32_t share = ps_machine_affinity_count() / ranks; // of the first rank, on one host
     const uint32_t most = ps_machine_default_threads(ranks);
     const uint32_t threads = use->threads > 0 ? use->threads
                              : share < most   ? (share < 1 ? 1 : share)
                                               : most;
-    PS_TRY(ps_machine_discover(threads, machine));
+    PS_TRY(ps_machine_discover(threads, &m->machine));
     if (use->measure) {
-        return rate(use, machine);
+        return rate(m);
     }
-    return use->link == NULL ? PS_OK : set_link(use->link, machine);
+    return use->link == NULL ? PS_OK : take_link(m);
 }
 
-// Notes of a machine whose numbers are all from one place.
-static ps_status note_all(maker *m, const char *what)
+// Where the numbers of a measured machine are from: what was counted is certain, collectives are
+// measured where there were ranks.
+static const char *measured_source(const char *key, const maker *m)
 {
-    const char *source = ps_arena_strndup(m->arena, m->machine.source, strlen(m->machine.source));
-    if (source == NULL) {
-        return PS_EXHAUSTED;
+    static const char *const COUNTED[] = {"threads", "l2_bytes", "llc_bytes", "prefetch_stream"};
+    for (size_t i = 0; i < sizeof COUNTED / sizeof COUNTED[0]; i++) {
+        if (strcmp(key, COUNTED[i]) == 0) {
+            return "counted";
+        }
     }
+    const bool is_comm = strcmp(key, "comm_ns") == 0 || strcmp(key, "comm_gbs") == 0;
+    return is_comm && m->comm_source != NULL ? m->comm_source : m->machine.source;
+}
+
+static ps_status note_measured(maker *m, const char *what)
+{
     m->notes = (ps_machine_notes){.what = what};
     for (size_t i = 0; i < ps_machine_field_count; i++) {
-        m->notes.of[i] = (ps_machine_note){true, strcmp(source, PS_RATES_DEFAULT) == 0, source};
+        const char *source = measured_source(ps_machine_fields[i].key, m);
+        const bool is_default = strncmp(source, PS_RATES_DEFAULT, strlen(PS_RATES_DEFAULT)) == 0;
+        source = ps_arena_strndup(m->arena, source, strlen(source));
+        if (source == NULL) {
+            return PS_EXHAUSTED;
+        }
+        m->notes.of[i] = (ps_machine_note){true, is_default, source};
     }
     return PS_OK;
 }
 
+// The same of a described machine whose ranks are connected by a link instead.
+static ps_status note_link(maker *m)
+{
+    const char *source = ps_arena_strndup(m->arena, m->use->link, strlen(m->use->link));
+    const ps_json_field *field;
+    for (size_t i = 0; source != NULL && (field = ps_machine_key(i)) != NULL; i++) {
+        ps_machine_note *note = &m->notes.of[i];
+        if (strcmp(field->key, "comm_ns") == 0 || strcmp(field->key, "comm_gbs") == 0) {
+            *note = (ps_machine_note){.is_given = true, .source = source};
+        } else if (strncmp(field->key, "comm_", 5) == 0 || strncmp(field->key, "server_", 7) == 0) {
+            *note = (ps_machine_note){.is_given = false};
+        }
+    }
+    return source != NULL ? PS_OK : PS_EXHAUSTED;
+}
+
 static ps_status make_this(maker *m)
 {
-    PS_TRY(discover(m->use, &m->machine));
-    return note_all(m, "this machine");
+    PS_TRY(discover(m));
+    return note_measured(m, "this machine");
 }
 
 // ---- machines that are shipped
@@ -218,8 +270,8 @@ static ps_status read_tuned(maker *m, json_t *root)
 {
     ps_tuned tuned;
     PS_TRY(ps_tuned_read_json(root, NULL, &tuned));
-    m->machine = tuned.machine;
-    return note_all(m, "measured by prestage tune");
+    take_tuned(m, &tuned);
+    return note_measured(m, "a machine that prestage tune measured");
 }
 
 static ps_status read_object(maker *m, json_t *root)
@@ -265,7 +317,11 @@ static ps_status make(maker *m, const char *name)
         return refuse_name(name);
     }
     PS_TRY(file != NULL ? make_shipped(m, file, name) : make_file(m, name));
-    return m->use->link == NULL ? PS_OK : set_link(m->use->link, &m->machine);
+    if (m->use->link == NULL) {
+        return PS_OK;
+    }
+    PS_TRY(take_link(m));
+    return note_link(m);
 }
 
 static void start(maker *m, const ps_machine_use *use, ps_arena *arena)

@@ -105,6 +105,9 @@ PS_MUST_USE ps_status ps_engine_plan_for(const ps_model_source *source,
 // Opens the machine that options name; nothing when *machine has threads.
 PS_MUST_USE ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine);
 
+// Opens the machine that options name; nothing when *machine has threads.
+PS_MUST_USE ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine);
+
 // "path: " before the message of a failed status.
 PS_MUST_USE ps_status ps_engine_name_file(const char *path, ps_status status);
 

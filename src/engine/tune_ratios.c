@@ -2,6 +2,7 @@
 #include "engine/tune_ratios.h"
 
 #include "base/clock.h"
+#include "engine/model_source.h"
 #include "passes/passes.h"
 
 #include <string.h>
@@ -283,19 +284,17 @@ static ps_status run_timer(tuning *t)
     return status;
 }
 
-static ps_status tune_file(tuning *t, ps_arena *arena)
+static ps_status tune_source(tuning *t)
 {
-    const ps_model_config *config = NULL;
-    PS_TRY(ps_model_read(t->source.file, arena, &config));
+    const ps_model_config *config = t->source.config;
+    const uint32_t wanted = t->options->context_tokens > 0 ? t->options->context_tokens
+                                                           : PS_STEP_CONTEXT_TOKENS;
     ps_session_options session = t->options->session;
     session.plan_file = NULL;
     session.sequences = PS_STEP_BATCH_MAX;
     session.batch_rows = 0;
-    session.context_tokens = config->context_tokens < PS_STEP_CONTEXT_TOKENS
-                                 ? config->context_tokens
-                                 : PS_STEP_CONTEXT_TOKENS;
+    session.context_tokens = config->context_tokens < wanted ? config->context_tokens : wanted;
     PS_TRY(ps_session_options_complete(config, &session));
-    t->source.config = config;
     t->source.session = &session;
     t->result.given = session.ratios;
     t->result.has_module[PS_MODULE_ATTN] = true;
@@ -307,10 +306,19 @@ static ps_status tune_file(tuning *t, ps_arena *arena)
     return status;
 }
 
+static ps_status check_plans(const ps_model_source *source, const ps_tune_ratios_options *options)
+{
+    const bool has_plans = source->file.pst != NULL && ps_pst_plans(source->file.pst).length > 0;
+    return options->model != NULL && has_plans
+               ? ps_fail(PS_INVALID, "it has plans of its own; the model that it was compiled from "
+                                     "would be right")
+               : PS_OK;
+}
+
 ps_status ps_tune_ratios(const char *path, const ps_tune_ratios_options *options,
                          ps_tuned_ratios *out)
 {
-    ps_model_file file;
+    ps_model_source source;
     ps_arena arena;
     tuning t = {.options = options,
                 .source = {.machine = options->machine,
@@ -318,24 +326,20 @@ ps_status ps_tune_ratios(const char *path, const ps_tune_ratios_options *options
                            .model = options->model,
                            .cancel = options->cancel},
                 .start_ns = ps_clock_ns()};
-    PS_TRY(ps_model_source_open_file(path, &file));
-    const bool has_plans = file.pst != NULL && ps_pst_plans(file.pst).length > 0;
-    ps_status status = options->model != NULL && has_plans
-                           ? ps_fail(PS_INVALID, "it has plans of its own; the model that it was "
-                                                 "compiled from would be right")
-                           : PS_OK;
-    t.source.file = file.gguf;
     ps_arena_init(&arena, ARENA_BYTES);
+    ps_status status = ps_model_source_open(path, options->weight_bits, &arena, &source);
     if (status == PS_OK) {
-        status = tune_file(&t, &arena);
+        t.source.file = source.file.gguf;
+        t.source.config = source.config;
+        status = ps_engine_name_file(path, check_plans(&source, options));
+        status = status == PS_OK ? ps_engine_name_file(path, tune_source(&t)) : status;
+        ps_model_source_close(&source);
     }
     ps_arena_deinit(&arena);
-    ps_model_file_close(&file);
-    if (status != PS_OK) {
-        return ps_engine_name_file(path, status);
+    if (status == PS_OK) {
+        *out = t.result;
     }
-    *out = t.result;
-    return PS_OK;
+    return status;
 }
 
 ps_prefetch_ratios ps_tuned_bucket_ratios(const ps_tuned_ratios *tuned, uint32_t bucket)

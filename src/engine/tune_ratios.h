@@ -18,6 +18,8 @@ typedef struct ps_tune_ratios_options {
     ps_model *model;           // open: its steps are timed; NULL: they are played
     const ps_machine *machine; // of the plans
     uint32_t ranks;
+    uint32_t weight_bits;    // of an architecture (model_source.h), which is played; 0: as it says
+    uint32_t context_tokens; // of steps that are played; 0: PS_STEP_CONTEXT_TOKENS
     ps_session_options session; // KV types, schedule; its ratios stand beside those found, and what
                                 // they say of max_bytes is for both
     const uint32_t *batches;    // 1..PS_STEP_BATCH_MAX
@@ -52,7 +54,7 @@ typedef struct ps_tuned_ratios {
     double took_s;
 } ps_tuned_ratios;
 
-// On rank 0. path: the model's file.
+// On rank 0. path: the model's file, or the name of an architecture, whose steps are played.
 //
 // PS_INVALID    an open model with plans of its own, which its sessions would use
 // PS_CANCELLED

@@ -118,7 +118,7 @@ typedef struct reads {
     double cold, warm;       // bytes
     double cold_ns, warm_ns; // that they take
     double all_cold_ns;      // if nothing were near
-    double ready_ns;         // when its own prefetches are done
+    double ready_ns;         // when its own prefetches are done; 0: there are none
 } reads;
 
 static reads read_operands(player *p, const ps_plan_step *step)
@@ -150,7 +150,7 @@ static reads read_operands(player *p, const ps_plan_step *step)
 // Who reads what a stream has moved waits as the machine's profile says. Elsewhere it is there.
 static void join_prefetches(player *p, const ps_plan_step *step, const reads *r)
 {
-    if (r->warm > 0 && r->ready_ns > 0) {
+    if (r->ready_ns > 0) {
         const uint32_t join = p->work.machine->profile.join;
         wait_until(p, step,
                    join == PS_JOIN_BARRIER ? p->side_done
@@ -238,7 +238,7 @@ static void run_step(player *p, const ps_plan_step *step)
                                       .cache_bytes = r.warm,
                                       .ops = ops});
     // Reading behind a prefetch ends with it.
-    if (r.warm > 0 && p->work.machine->profile.join == PS_JOIN_STREAM) {
+    if (p->work.machine->profile.join == PS_JOIN_STREAM) {
         wait_until(p, step, r.ready_ns);
     }
     note_segment(p, step);

@@ -53,11 +53,16 @@ double ps_play_used_part(const ps_play_work *w, const ps_plan_step *step, uint32
     return experts == 0 || pairs >= experts ? 1 : pairs / experts;
 }
 
+static double kv_part(const ps_play_work *w)
+{
+    return w->options->kv_part > 0 ? w->options->kv_part : 1;
+}
+
 // Bytes of KV at so many positions of all sequences.
 static double kv_bytes(const ps_play_work *w, const ps_value *kv, double tokens)
 {
     const uint32_t sequences = w->options->sequences > 0 ? w->options->sequences : w->options->rows;
-    return sequences * tokens * (double)ps_value_kv_bytes(kv);
+    return sequences * tokens * (double)ps_value_kv_bytes(kv) * kv_part(w);
 }
 
 static double weight_bytes(const ps_value *value)
@@ -96,8 +101,8 @@ double ps_play_read_gbs(const ps_play_work *w, uint32_t id, bool is_cached)
     if (value->kind != PS_VALUE_KV) {
         return ps_cost_weight_gbs(w->machine, is_cached);
     }
-    const uint32_t heads = value->columns / value->head_dim;
-    return ps_cost_kv_gbs(w->machine, heads, (uint64_t)w->options->rows * heads, is_cached);
+    const double heads = (double)value->columns / value->head_dim * kv_part(w);
+    return ps_cost_kv_gbs(w->machine, heads, w->options->rows * heads, is_cached);
 }
 
 double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, double *ops)

@@ -14,6 +14,8 @@ typedef struct ps_pass_options {
     uint32_t rows_max;
     uint32_t logits_max; // <= rows_max
     uint32_t context_max;
+    uint32_t sequences; // whose KV a prefetch has to hold, each of context_max; 0: one
+    double kv_part;     // of the KV of a rank's heads, what it reads (explore/play.h); 0: all
     ps_dtype k_dtype, v_dtype; // of the KV cache; 0 (F32): as the graph has it
     const ps_machine *machine;
     uint32_t ranks; // processes that share the model; 0: one

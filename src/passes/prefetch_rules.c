@@ -17,8 +17,11 @@ uint64_t ps_prefetch_operand_bytes(const ps_pass_options *options,
     case PS_OP_ATTENTION:
     case PS_OP_ATTENTION_PARTIAL:
         return value->kind == PS_VALUE_KV
-                   ? ps_context_share(operand->attributes, options->context_max) *
-                         ps_value_kv_bytes(value)
+                   ? (uint64_t)((double)(ps_context_share(operand->attributes,
+                                                          options->context_max) *
+                                         ps_value_kv_bytes(value) *
+                                         (options->sequences > 0 ? options->sequences : 1)) *
+                                (options->kv_part > 0 ? options->kv_part : 1))
                    : 0;
     case PS_OP_LINEAR:
     case PS_OP_LINEAR_ALL_REDUCE:

@@ -7,7 +7,7 @@ import re
 import sys
 import tempfile
 
-from program import COMMANDS, EXPERTS_COMMANDS, SOURCE, document, golden, main, output
+from program import COMMANDS, EXPERTS_COMMANDS, MACHINE_COMMANDS, SOURCE, document, golden, main, output
 
 MODEL = golden("smollm-q8_0")
 MODELS = sorted(glob.glob(golden("*")))
@@ -16,9 +16,10 @@ MODELS = sorted(glob.glob(golden("*")))
 def test_help_and_version():
     text = output("--help").decode()
     assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in COMMANDS), text
-    text = output("experts", "--help").decode()
-    assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in EXPERTS_COMMANDS), text
-    for command in COMMANDS + EXPERTS_COMMANDS:
+    for group, commands in (("experts", EXPERTS_COMMANDS), ("machine", MACHINE_COMMANDS)):
+        text = output(group, "--help").decode()
+        assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in commands), text
+    for command in COMMANDS + EXPERTS_COMMANDS + MACHINE_COMMANDS:
         text = output(*command.split(), "--help").decode()
         assert text.startswith(f"usage: prestage {command} ") and "--json" in text, text
         assert max(map(len, text.splitlines())) <= 100, text
@@ -263,7 +264,7 @@ def test_plan():
 def test_manual_names_every_option():
     with open(os.path.join(SOURCE, "man", "prestage.1"), encoding="utf-8") as file:
         manual = file.read().replace("\\", "")
-    for command in COMMANDS + EXPERTS_COMMANDS:
+    for command in COMMANDS + EXPERTS_COMMANDS + MACHINE_COMMANDS:
         assert command in manual
         for name in re.findall(r"(--?[a-z][a-z-]+)", output(*command.split(), "--help").decode().split("\n\n", 2)[2]):
             assert name in manual, f"{name} of {command} is not in man/prestage.1"

@@ -3,7 +3,7 @@ import os
 import sys
 import tempfile
 
-from program import COMMANDS, EXPERTS_COMMANDS, Skip, golden, main, output, refused, run
+from program import COMMANDS, EXPERTS_COMMANDS, MACHINE_COMMANDS, Skip, golden, main, output, refused, run
 
 MODEL = golden("smollm-q8_0")
 
@@ -22,7 +22,7 @@ def test_unknown_option_names_the_nearest():
     refused("run", MODEL, "-p", "x", "--temperature", "1", says=["--temperature", "--temp"])
     refused("bench", MODEL, "--n-dept=3", "--n-detph", "3", says=["--n-detph", "--n-depth"])
     refused("info", MODEL, "--temp", "1", says=["--temp"])
-    for command in COMMANDS + EXPERTS_COMMANDS:
+    for command in COMMANDS + EXPERTS_COMMANDS + MACHINE_COMMANDS:
         refused(*command.split(), MODEL, "--definitely-not", says=["--definitely-not", "nearest"])
         refused(*command.split(), MODEL, "-Z", says=["-Z"])
 

@@ -9,7 +9,8 @@ import traceback
 
 PRESTAGE = os.path.abspath(sys.argv[1])
 SOURCE = os.path.abspath(sys.argv[2])
-COMMANDS = ("run", "info", "tokenize", "perplexity", "bench", "plan", "compile", "overlap", "simulate", "tune")
+COMMANDS = ("run", "info", "tokenize", "perplexity", "bench", "plan", "compile", "overlap", "simulate", "tune", "explore")
+MACHINE_COMMANDS = ("machine list", "machine show", "machine check")
 EXPERTS_COMMANDS = ("experts record", "experts rank", "experts show", "experts replay", "experts synth")  # of two words
 
 

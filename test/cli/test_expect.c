@@ -101,6 +101,8 @@ static void test_reducers(void **state)
     is(A "'of': 'x_of_drop'", "32 B"); // 0.8, 0.754, 0.995
     is(B "'of': 'x_of_drop'", "64 B"); // 1.5, then over the gap 0.6
     is(A "'of': 'cut'", "0.4");
+    is(A "'of': 'gain'", "-0.4");
+    is(B "'of': 'gain'", "-0.1");
     is(A "'of': 'rise_min'", "-0.2463"); // 60.3 / 80 - 1
     is(A "'of': 'rise_max'", "-0.004975");
     is(B "'of': 'rise_max'", "0.5");
