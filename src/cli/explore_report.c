@@ -17,6 +17,7 @@ static const char CSS[] =
     "vertical-align:top}\n"
     "th{border-bottom-color:#888}.number{text-align:right;font-variant-numeric:tabular-nums;"
     "white-space:nowrap;padding-right:1rem}\n"
+    ".told{text-align:right;max-width:16rem;padding-right:1rem}.what{min-width:14rem}\n"
     ".wide{overflow-x:auto}.unit,.quiet,figcaption{color:#595959}.unit{font-weight:400}\n"
     "figure{margin:1.5rem 0;break-inside:avoid}figcaption{font-size:.875rem;max-width:45rem}\n"
     "details{margin:1rem 0}summary{cursor:pointer;font-weight:600}\n"

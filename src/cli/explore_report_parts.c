@@ -68,11 +68,11 @@ void ps_report_expectations(ps_svg *html, const ps_report_section *section)
     ps_svg_add(html, "<h3>Expectations</h3>\n<p>Of these, ");
     ps_report_verdicts(html, section, 1);
     ps_svg_add(html, ".</p>\n<div class=\"wide\"><table>\n<thead><tr><th>what</th>"
-                     "<th class=\"number\">paper</th><th class=\"number\">here</th><th>within</th>"
+                     "<th class=\"told\">paper</th><th class=\"told\">here</th><th>within</th>"
                      "<th>verdict</th><th>source</th></tr></thead>\n<tbody>\n");
     for (uint32_t i = 0; i < section->expectation_count; i++) {
         const ps_report_expectation *expectation = &section->expectations[i];
-        ps_svg_add(html, "<tr><td>");
+        ps_svg_add(html, "<tr><td class=\"what\">");
         ps_svg_text(html, expectation->what);
         if (expectation->reason != NULL) {
             ps_svg_add(html, "<br/><span class=\"quiet\">");
@@ -80,9 +80,9 @@ void ps_report_expectations(ps_svg *html, const ps_report_section *section)
             ps_svg_add(html, "</span>");
         }
         ps_svg_add(html, "</td>");
-        add_text_cell(html, " class=\"number\"",
+        add_text_cell(html, " class=\"told\"",
                       expectation->paper == NULL ? "not known" : expectation->paper);
-        add_text_cell(html, " class=\"number\"",
+        add_text_cell(html, " class=\"told\"",
                       expectation->ours == NULL ? "none" : expectation->ours);
         add_text_cell(html, "", expectation->within);
         add_verdict(html, expectation);

@@ -1,6 +1,7 @@
 // cli/plot_groups.c - groups by search: there are few.
 #include "cli/plot_groups.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,23 @@ ps_status ps_plot_groups_make(const ps_result_table *table, const ps_plot_list *
 
 // ---- names
 
+// Without an ending that says the unit: "_ns", "_bytes", "_gbs" of GB/s.
+static size_t length_without_unit(const char *name, const char *unit)
+{
+    const size_t length = strlen(name);
+    size_t at = length;
+    for (size_t u = strlen(unit); u-- > 0;) {
+        if (isalnum((unsigned char)unit[u]) == 0) {
+            continue;
+        }
+        if (at == 0 || name[at - 1] != tolower((unsigned char)unit[u])) {
+            return length;
+        }
+        at--;
+    }
+    return at > 1 && at < length && name[at - 1] == '_' ? at - 1 : length;
+}
+
 const char *ps_plot_column_name(const ps_result_column *column, ps_arena *arena)
 {
     static const char *const PREFIXES[] = {"workload.", "machine.profile.", "machine."};
@@ -72,12 +90,7 @@ const char *ps_plot_column_name(const ps_result_column *column, ps_arena *arena)
             break;
         }
     }
-    size_t length = strlen(name);
-    const size_t unit = strlen(column->unit);
-    if (unit > 0 && length > unit + 1 && name[length - unit - 1] == '_' &&
-        strcmp(name + length - unit, column->unit) == 0) {
-        length -= unit + 1;
-    }
+    const size_t length = length_without_unit(name, column->unit);
     char *text = ps_arena_strndup(arena, name, length);
     for (char *at = text; at != NULL && *at != '\0'; at++) {
         *at = *at == '_' || (is_baseline && *at == '.') ? ' ' : *at;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "cli/explore_report.h"
+#include "cli/plot_spec.h"
 #include "cli/xml.h"
 #include "gen.h"
 
@@ -255,6 +256,28 @@ static void test_heatmaps_show_every_row(void **state)
     ps_buffer_deinit(&html);
 }
 
+static void test_columns_read_well(void **state)
+{
+    (void)state;
+    static const struct {
+        ps_result_column column;
+        const char *name;
+    } CASES[] = {{{"workload.context_tokens", "", false}, "context tokens"},
+                 {{"step_ns", "ns", false}, "step"},
+                 {{"machine.cache_read_gbs", "GB/s", false}, "cache read"},
+                 {{"machine.profile.area_nm", "nm", false}, "area"},
+                 {{"baseline.step_ns", "ns", false}, "baseline step"},
+                 {{"ns", "ns", false}, "ns"},
+                 {{"tokens_per_s", "1/s", false}, "tokens per s"},
+                 {{"", "", false}, ""}};
+    ps_arena arena;
+    ps_arena_init(&arena, 1 << 16);
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        assert_string_equal(CASES[i].name, ps_plot_column_name(&CASES[i].column, &arena));
+    }
+    ps_arena_deinit(&arena);
+}
+
 // What is not in a picture is said beneath it.
 static void test_what_is_not_drawn_is_said(void **state)
 {
@@ -428,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_lines_and_bars_show_every_row),
         cmocka_unit_test(test_marks_belong_to_their_series),
         cmocka_unit_test(test_heatmaps_show_every_row),
+        cmocka_unit_test(test_columns_read_well),
         cmocka_unit_test(test_what_is_not_drawn_is_said),
         cmocka_unit_test(test_expectations_and_parameters),
         cmocka_unit_test(test_sections_have_contents),

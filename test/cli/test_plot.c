@@ -423,6 +423,51 @@ static void test_heatmaps(void **state)
     }
 }
 
+static double label_at(const char *svg, const char *name, bool is_y)
+{
+    char text[40];
+    double x = 0;
+    double y = 0;
+    (void)snprintf(text, sizeof text, ">%s</text>", name);
+    const char *at = strstr(svg, text);
+    assert_non_null(at);
+    while (strncmp(at, "<text", 5) != 0) {
+        at--;
+    }
+    assert_int_equal(2, sscanf(at, "<text x=\"%lf\" y=\"%lf\"", &x, &y));
+    return is_y ? y : x;
+}
+
+// Cells stand beside the names of their places; the first row is the lowest.
+static void test_cells_stand_at_their_names(void **state)
+{
+    (void)state;
+    static const char *const X[] = {"left", "right"};
+    static const char *const Y[] = {"low", "middle", "high"};
+    const double values[] = {1, 2, 3, 4, 5, 6};
+    const ps_plot_panel panel = {.values = values};
+    const ps_plot_heatmap map = {.x = {.places = X, .place_count = 2},
+                                 .y = {.places = Y, .place_count = 3},
+                                 .center = NAN,
+                                 .panels = &panel,
+                                 .panel_count = 1};
+    ps_buffer svg = {0};
+    assert_int_equal(PS_OK, ps_plot_heatmaps(&map, &svg));
+    const char *at = svg.data;
+    for (int i = 0; i < 6; i++) {
+        double x, y, width, height;
+        at = strstr(at, "<path fill");
+        assert_non_null(at);
+        assert_int_equal(
+            4, sscanf(strstr(at, " d="), " d=\"M%lf %lfh%lfv%lf", &x, &y, &width, &height));
+        assert_float_equal(label_at(svg.data, X[i % 2], false), x + width / 2, 0.1);
+        assert_float_equal(label_at(svg.data, Y[i / 2], true), y + height / 2 + 4, 0.1);
+        at++;
+    }
+    assert_true(label_at(svg.data, "low", true) > label_at(svg.data, "high", true));
+    ps_buffer_deinit(&svg);
+}
+
 // As many spans as there are; of those that four rows of a lane can hold, no two share a place.
 static void test_timelines(void **state)
 {
@@ -472,6 +517,7 @@ int main(void)
         cmocka_unit_test(test_gaps),
         cmocka_unit_test(test_bars_are_as_long_as_their_values),
         cmocka_unit_test(test_heatmaps),
+        cmocka_unit_test(test_cells_stand_at_their_names),
         cmocka_unit_test(test_timelines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
