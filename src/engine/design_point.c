@@ -63,6 +63,7 @@ const ps_design_metric ps_design_metrics[] = {
     METRIC(layer_ffn_bytes, "bytes", "feed-forward weights of a layer and rank"),
     METRIC(area_mm2, "mm2", "area of a chip: cores and L2"),
     METRIC(tokens_per_s_per_mm2, "1/s/mm2", "generated tokens a second for the area of all chips"),
+    METRIC(tokens_per_s_per_die_mm2, "1/s/mm2", "the same for the area of one chip"),
     METRIC(fits, "", "1: weights and KV fit into the memory of a rank"),
     METRIC(meets_slo, "", "1: no step takes longer than slo_ns"),
 };
@@ -338,7 +339,8 @@ static void add_area(const design *d, ps_design_point *out)
     const double l2_mib = (double)(m->l2_bytes * m->threads) / (1 << 20);
     if (m->profile.core_mm2 > 0) {
         out->area_mm2 = m->profile.core_mm2 + m->profile.l2_mm2_per_mib * l2_mib;
-        out->tokens_per_s_per_mm2 = out->tokens_per_s / (out->area_mm2 * d->workload.ranks);
+        out->tokens_per_s_per_die_mm2 = out->tokens_per_s / out->area_mm2;
+        out->tokens_per_s_per_mm2 = out->tokens_per_s_per_die_mm2 / d->workload.ranks;
     }
 }
 

@@ -52,17 +52,18 @@ typedef struct ps_design_point {
     double ffn_prefetch_ns;       //   and FFN segments
     double moved_bytes;           // of a step
     double saved_ns;
-    double ops_per_byte;          // of a step, all operators: 2 a multiply-add
-    double weight_bytes;          // of a rank, experts that are kept among them
-    double kv_bytes;              // of a rank, at the end
-    double memory_bytes;          // both
-    double layer_attention_bytes; // of a rank: weights of attention of the first layer,
-    double layer_kv_bytes;        //   its KV at the end,
-    double layer_ffn_bytes;       //   its feed-forward weights
-    double area_mm2;              // of a chip; 0: not known
-    double tokens_per_s_per_mm2;  // of all chips; 0: not known
-    double fits;                  // 1, or 0: memory_bytes are more than a rank has
-    double meets_slo;             // 1 or 0
+    double ops_per_byte;             // of a step, all operators: 2 a multiply-add
+    double weight_bytes;             // of a rank, experts that are kept among them
+    double kv_bytes;                 // of a rank, at the end
+    double memory_bytes;             // both
+    double layer_attention_bytes;    // of a rank: weights of attention of the first layer,
+    double layer_kv_bytes;           //   its KV at the end,
+    double layer_ffn_bytes;          //   its feed-forward weights
+    double area_mm2;                 // of a chip; 0: not known
+    double tokens_per_s_per_mm2;     // of all chips; 0: not known
+    double tokens_per_s_per_die_mm2; // of one chip, as some figures count
+    double fits;                     // 1, or 0: memory_bytes are more than a rank has
+    double meets_slo;                // 1 or 0
 } ps_design_point;
 
 // Its members as numbers of doubles, by name.

@@ -101,8 +101,9 @@ double ps_play_read_gbs(const ps_play_work *w, uint32_t id, bool is_cached)
     if (value->kind != PS_VALUE_KV) {
         return ps_cost_weight_gbs(w->machine, is_cached);
     }
-    const double heads = (double)value->columns / value->head_dim;
-    return ps_cost_kv_gbs(w->machine, heads * kv_part(w), w->options->rows * heads, is_cached);
+    const double heads = (double)value->columns / value->head_dim * kv_part(w);
+    const double pieces = w->options->rows * larger(heads, 1); // parts of a head are of positions
+    return ps_cost_kv_gbs(w->machine, heads, pieces, is_cached);
 }
 
 double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, double *ops)
