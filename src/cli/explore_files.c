@@ -286,6 +286,22 @@ static ps_status add_settings(const ps_explore_inputs *inputs, const ps_explore_
     return PS_OK;
 }
 
+// What a member of a machine says, as a text.
+static const char *value_text(const ps_json_field *field, const ps_machine *machine,
+                              ps_arena *arena)
+{
+    char number[PS_EXPLORE_NUMBER_BYTES];
+    json_t *object = ps_json_fields_write(field, 1, machine);
+    const json_t *value = json_object_get(object, field->key);
+    ps_explore_number_write(json_is_number(value) ? json_number_value(value) : NAN, number);
+    const char *text = json_is_string(value)    ? json_string_value(value)
+                       : json_is_boolean(value) ? (json_is_true(value) ? "true" : "false")
+                                                : number;
+    const char *copy = value == NULL ? NULL : ps_arena_strndup(arena, text, strlen(text));
+    json_decref(object);
+    return copy;
+}
+
 static ps_status add_machine(const ps_explore_inputs *inputs, uint32_t index, bool is_only,
                              ps_arena *arena, parameters *out)
 {
@@ -296,22 +312,15 @@ static ps_status add_machine(const ps_explore_inputs *inputs, uint32_t index, bo
         if (!notes->of[i].is_given) {
             continue;
         }
-        json_t *object = ps_json_fields_write(field, 1, &inputs->machines[index]);
-        const json_t *value = json_object_get(object, field->key);
-        char *text = value == NULL ? NULL
-                                   : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
         const char *unit = ps_machine_unit(field->key);
-        const ps_status status = add_parameter(
-            out, (ps_report_parameter){
-                     .key = ps_arena_printf(arena, "%.200s%smachine.%.60s", is_only ? "" : name,
-                                            is_only ? "" : ": ", field->key),
-                     .value = text == NULL ? NULL : ps_arena_strndup(arena, text, strlen(text)),
-                     .unit = unit[0] == '\0' ? NULL : unit,
-                     .source = notes->of[i].source,
-                     .is_fitted = notes->of[i].is_fitted});
-        free(text);
-        json_decref(object);
-        PS_TRY(status);
+        PS_TRY(add_parameter(
+            out, (ps_report_parameter){.key = ps_arena_printf(arena, "%.200s%smachine.%.60s",
+                                                              is_only ? "" : name,
+                                                              is_only ? "" : ": ", field->key),
+                                       .value = value_text(field, &inputs->machines[index], arena),
+                                       .unit = unit[0] == '\0' ? NULL : unit,
+                                       .source = notes->of[i].source,
+                                       .is_fitted = notes->of[i].is_fitted}));
     }
     return PS_OK;
 }

@@ -220,7 +220,7 @@ static void *work(void *argument)
 static void start(run *r, ps_cli_progress *progress)
 {
     const uint32_t wanted = r->job->threads < THREADS_MAX ? r->job->threads : THREADS_MAX;
-    const uint32_t count = wanted < r->left ? wanted : r->left;
+    const uint32_t count = wanted <= 1 ? 1 : wanted < r->left ? wanted : r->left;
     worker workers[THREADS_MAX];
     pthread_t threads[THREADS_MAX];
     uint32_t started = 1;
