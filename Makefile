@@ -45,7 +45,7 @@ tsan: ## build with the thread sanitizer and run the tests that start threads
 	@$(DEPS) test
 	@cmake --preset tsan
 	@$(BUILD) tsan
-	@$(CTEST) --test-dir build/tsan -R '^(base|trace|io|comm|exec|session|engine|serve)\.' -LE '^(model|long)$$'
+	@$(CTEST) --test-dir build/tsan -R '^((base|trace|io|comm|exec|session|engine|serve)\.|cli\.explore_run)' -LE '^(model|long)$$'
 
 lint: ## format, clang-tidy, cppcheck, layers, headers, symbols, words
 	@$(DEPS) build lint
