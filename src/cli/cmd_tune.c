@@ -394,7 +394,7 @@ static ps_status check_options(const ps_cli_options *options)
     PS_TRY(wants_ratios ? ps_cli_model_check(options) : PS_OK);
     PS_TRY(check_emit(options));
     if (options->max_num_seqs > 0 && options->batches.count > 0) {
-        return ps_fail(PS_INVALID, "--max-num-seqs and --batches together; one of them would be "
+        return ps_fail(PS_INVALID, "--max-num-seqs and --batch together; one of them would be "
                                    "right");
     }
     if (options->machine != NULL && options->ranks_sim > 0) {

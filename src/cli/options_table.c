@@ -1012,7 +1012,7 @@ const ps_option_line ps_option_lines[] = {
      1,
      512,
      "N",
-     "sequences that decode together: in place of --batches"},
+     "sequences that decode together: in place of --batch"},
     {{"context", "ctx-size"},
      'c',
      PS_OPTION_U32,

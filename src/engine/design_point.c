@@ -349,7 +349,7 @@ static ps_status play_point(design *d, ps_design_point *out)
     const ps_workload *w = &d->workload;
     ps_plan *plan = NULL;
     sizes s;
-    ps_play mean;
+    ps_play mean = {.total_ns = 0};
     PS_TRY(plan_steps(d, w->batch, w->batch, &plan));
     PS_TRY(measure(d, plan, &s));
     PS_TRY(place_experts(d, &s, out));

@@ -514,11 +514,10 @@ static ps_status plan_model(const char *path, const ps_plan_options *options, ps
     ps_status status = ps_model_source_open(path, options->weight_bits, &arena, &source);
     if (status == PS_OK) {
         session->options = options;
-        status = ps_engine_name_file(path,
-                                     format == PS_PLAN_SESSION
-                                         ? plan_session(session, &source, &text)
-                                         : make_and_print(&source, options, format, &session->machine,
-                                                           &arena, &text));
+        status = ps_engine_name_file(
+            path, format == PS_PLAN_SESSION
+                      ? plan_session(session, &source, &text)
+                      : make_and_print(&source, options, format, &session->machine, &arena, &text));
         ps_model_source_close(&source);
     }
     ps_arena_deinit(&arena);

@@ -266,7 +266,7 @@ def test_manual_names_every_option():
         manual = file.read().replace("\\", "")
     for command in COMMANDS + EXPERTS_COMMANDS + MACHINE_COMMANDS:
         assert command in manual
-        for name in re.findall(r"(--?[a-z][a-z-]+)", output(*command.split(), "--help").decode().split("\n\n", 2)[2]):
+        for name in re.findall(r"(?<![\w-])(--?[a-z][a-z-]+)", output(*command.split(), "--help").decode().split("\n\n", 2)[2]):
             assert name in manual, f"{name} of {command} is not in man/prestage.1"
 
 

@@ -1,6 +1,8 @@
 """`prestage tune MODEL`: ratios that other commands find to be the best, a plan file and a config that run, refusals."""
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -226,6 +228,54 @@ def test_interrupt():
             lines = [line for line in errors.decode().splitlines() if not line.endswith(("would fit", "would be right"))]
             assert process.returncode == 130 and out == b"" and not lines, (process.returncode, out, errors)
             assert os.listdir(folder) == []
+
+
+def pasted(text):
+    """The weight_prefetch_config of a line --additional-config '{...}'."""
+    line = next(line for line in text.splitlines() if line.startswith("--additional-config "))
+    return json.loads(shlex.split(line)[1])["weight_prefetch_config"]
+
+
+def predicted(text):
+    """ms of the step and of off, the gain over it, ms with the default ratios, and the gain over that."""
+    found = re.search(r"a step of ([\d.]+) ms; ([\d.-]+) % less than off \(([\d.]+) ms\), ([\d.-]+) % less than with the default ratios "
+                      r"\(([\d.]+) ms\)", text)
+    step, over_off, off, over_given, given = (float(number) for number in found.groups())
+    return step, off, over_off, given, over_given
+
+
+def test_options_of_vllm_ascend():
+    flags = ("tune", "--machine", "ascend-910b", "--model", "qwen3-32b", "--max-num-seqs", "72", "--emit", "vllm-ascend")
+    text = output(*flags).decode()
+    config = pasted(text)
+    assert config["enabled"] and set(config) == {"enabled", "prefetch_ratio"}, config
+    assert {module: set(ratios) for module, ratios in config["prefetch_ratio"].items()} == {"attn": {"qkv", "o"}, "mlp": {"gate_up", "down"}}
+    assert all(0 < ratio <= 1 for ratios in config["prefetch_ratio"].values() for ratio in ratios.values()), config
+    assert "export VLLM_ASCEND_ENABLE_FLASHCOMM1=1" in text  # its mlp module asks for it
+    assert "--tensor-parallel-size 4 --max-num-seqs 72" in text and "4 x Ascend 910B (assumed; --tp says otherwise)" in text
+    step, off, over_off, given, over_given = predicted(text)
+    assert step < off and step <= given, text
+    assert abs(over_off - 100 * (1 - step / off)) < 0.02 and abs(over_given - 100 * (1 - step / given)) < 0.02, text
+    # Given as the ratios to compare with, what was pasted takes the time that was predicted.
+    ratios = {f"{module}.{site}": ratio for module, sites in config["prefetch_ratio"].items() for site, ratio in sites.items()}
+    again = output(*flags, "--additional-config", json.dumps(config_of(ratios))).decode()
+    assert abs(predicted(again)[3] - step) / step < 1e-3, (text, again)
+
+
+def test_options_of_vllm_ascend_for_experts():
+    text = output("tune", "--machine", "ascend-910b", "--model", "qwen3-235b-a22b", "--max-num-seqs", "144", "--tp", "16", "--emit",
+                  "vllm-ascend").decode()
+    ratios = pasted(text)["prefetch_ratio"]
+    assert set(ratios) == {"attn", "moe"} and "FLASHCOMM" not in text and "assumed" not in text, text
+
+
+def test_bad_emits():
+    at = ("tune", "qwen3-32b", "--machine", "ascend-910b")
+    refused(*at, "--emit", "vllm", says=("--emit 'vllm'", "config or vllm-ascend"))
+    refused(*at, "--emit", "vllm-ascend", "--json", says=("--emit and --json",))
+    refused(*at, "--max-num-seqs", "8", "--batch", "8", says=("--max-num-seqs and --batch",))
+    refused("tune", MODEL, "--emit", "vllm-ascend", says=("--machine ascend-910b",))
+    refused(*at, "--weight-bits", "5", says=("4, 8 or 16",))
 
 
 main(sys.modules[__name__])

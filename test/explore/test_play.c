@@ -23,8 +23,7 @@ static ps_status run(ps_graph *graph, void *context)
     PS_TRY(ps_passes_run(graph, &p->options, &plan));
     ps_played step;
     PS_TRY(ps_play_plan(plan, p->options.machine,
-                        &(ps_play_options){.rows = p->rows, .position = 10}, graph->arena,
-                        &step));
+                        &(ps_play_options){.rows = p->rows, .position = 10}, graph->arena, &step));
     p->play = step.sums;
     return PS_OK;
 }
