@@ -106,7 +106,7 @@ def compare(o, model, policies, *words, **keywords):
 def simulate(o, model, link, depth, parallel):
     """Ratios of policies to off, as predicted."""
     rows = json.loads(run(o, [rates.PRESTAGE, "simulate", model, "--tp", 2, "-t", 1, "--comm-sim", link, "-c", depth + 32,
-                              "-b", parallel, "--json"]))
+                              "--prompt-tokens", max(depth, 1), "-b", parallel, "--compare", "off,auto", "--json"]))
     return {row["policy"]: row["ratio"] for row in rows}
 
 

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/tune_report.h"
+#include "engine/machine_open.h"
 #include "engine/model_source.h"
 #include "engine/simulate.h"
 #include "engine/tune_machine.h"
@@ -26,7 +27,7 @@ static const ps_cli_list BATCHES = {.count = 5, .values = {1, 4, 16, 72, 144}};
 // What was found for a model.
 typedef struct outlook {
     bool has_model;
-    ps_play plays[POLICY_COUNT]; // what the planner makes of the numbers: a decode step
+    double step_ns[POLICY_COUNT]; // what the planner makes of the numbers: a decode step
     ps_tuned_ratios ratios;
     ps_tune_report report;
 } outlook;
@@ -91,7 +92,7 @@ static void print_collectives(const ps_tuned *tuned)
 static void print_outlook(const outlook *o)
 {
     for (uint32_t i = 0; i < POLICY_COUNT && o->has_model; i++) {
-        (void)printf("a step should take %.3f ms with --prefetch %s\n", o->plays[i].total_ns / 1e6,
+        (void)printf("a step should take %.3f ms with --prefetch %s\n", o->step_ns[i] / 1e6,
                      ps_prefetch_policy_name(POLICIES[i]));
     }
 }
@@ -116,7 +117,7 @@ static void add_outlook(ps_json_writer *json, const outlook *o)
     for (uint32_t i = 0; i < POLICY_COUNT && o->has_model; i++) {
         ps_json_begin_inline(json, NULL, '{');
         ps_json_text(json, "policy", ps_prefetch_policy_name(POLICIES[i]));
-        ps_json_number(json, "step_ns", o->plays[i].total_ns);
+        ps_json_number(json, "step_ns", o->step_ns[i]);
         ps_json_end(json, '}');
     }
     ps_json_end(json, ']');
@@ -214,20 +215,30 @@ static ps_status measure(const ps_cli_options *options, ps_tuned *out)
     return status;
 }
 
-// What the planner expects. *machine with 0 threads becomes what the options say.
-static ps_status look_ahead(const ps_cli_options *options, ps_machine *machine, outlook *out)
+// What the planner expects of the last step of a context.
+static ps_status play_steps(const ps_cli_options *options, const ps_simulation *simulation,
+                            outlook *out)
 {
     for (uint32_t i = 0; i < POLICY_COUNT; i++) {
-        const ps_plan_options plan = {.ranks = ranks_of(options),
-                                      .threads = options->threads,
+        const ps_workload workload = {.batch = 1,
+                                      .context_tokens = ps_simulation_context(simulation),
+                                      .ranks = ranks_of(options),
                                       .weight_bits = weight_bits(options),
-                                      .link = options->comm_link,
-                                      .machine_file = options->machine,
-                                      .measure = options->machine != NULL,
                                       .prefetch = POLICIES[i]};
-        PS_TRY(ps_simulate_file(options->model, &plan, machine, &out->plays[i]));
+        ps_design_point point;
+        PS_TRY(ps_simulation_play(simulation, &workload, &point));
+        out->step_ns[i] = point.last_ns;
     }
     return PS_OK;
+}
+
+static ps_status look_ahead(const ps_cli_options *options, const ps_machine *machine, outlook *out)
+{
+    ps_simulation simulation;
+    PS_TRY(ps_simulation_open(options->model, machine, &simulation));
+    const ps_status status = play_steps(options, &simulation, out);
+    ps_simulation_close(&simulation);
+    return status;
 }
 
 // model: NULL for simulated time.
@@ -335,8 +346,13 @@ static ps_status keep(const ps_cli_options *options, const ps_tuned *tuned)
 static ps_status simulate(const ps_cli_options *options)
 {
     outlook found = {0};
-    ps_machine machine = {.threads = 0};
+    ps_machine machine;
+    const ps_machine_use use = {.threads = options->threads,
+                                .ranks = ranks_of(options),
+                                .link = options->comm_link,
+                                .measure = true};
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
+    PS_TRY(ps_machine_open(options->machine, &use, NULL, NULL, &machine));
     PS_TRY(look_ahead(options, &machine, &found));
     PS_TRY(find_ratios(options, &machine, &found));
     PS_TRY(write_plans(options, &machine, &found));

@@ -2,7 +2,6 @@
 #include "cli/explore_columns.h"
 
 #include <math.h>
-#include <string.h>
 
 #define SPEEDUPS 2u // columns: of all, and of a step
 
@@ -82,13 +81,6 @@ ps_status ps_explore_columns_make(ps_explore_spec *spec, const ps_explore_fields
     return PS_OK;
 }
 
-static double metric_of(const ps_design_point *point, size_t metric)
-{
-    double value;
-    memcpy(&value, (const char *)point + ps_design_metrics[metric].offset, sizeof value);
-    return value;
-}
-
 static double ratio(double above, double below)
 {
     return below > 0 ? above / below : NAN;
@@ -99,7 +91,7 @@ void ps_explore_metrics_fill(const ps_explore_spec *spec, const ps_design_point 
 {
     ps_result_cell *metrics = cells + spec->metric_first;
     for (size_t i = 0; i < ps_design_metric_count; i++) {
-        metrics[i].number = metric_of(point, i);
+        metrics[i].number = ps_design_metric_of(&ps_design_metrics[i], point);
     }
     if (baseline == NULL) {
         return;
@@ -108,6 +100,6 @@ void ps_explore_metrics_fill(const ps_explore_spec *spec, const ps_design_point 
     speedups[0].number = ratio(baseline->total_ns, point->total_ns);
     speedups[1].number = ratio(baseline->step_ns, point->step_ns);
     for (size_t i = 0; i < ps_design_metric_count; i++) {
-        speedups[SPEEDUPS + i].number = metric_of(baseline, i);
+        speedups[SPEEDUPS + i].number = ps_design_metric_of(&ps_design_metrics[i], baseline);
     }
 }

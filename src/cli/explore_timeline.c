@@ -45,7 +45,7 @@ static ps_status play_policy(ps_explore_inputs *inputs, const ps_explore_point *
     }
     for (uint32_t i = 0; i < layer.span_count; i++) {
         const ps_play_span *span = &layer.spans[i];
-        if (span->lane != PS_LANE_WAIT) { // a gap says as much
+        if (span->lane < PS_LANE_WAIT) { // a gap says as much
             spans[out->span_count++] = (ps_timeline_span){.lane = lane_of(span->lane),
                                                           .begin_ns = span->begin_ns -
                                                                       layer.begin_ns,

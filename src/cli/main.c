@@ -23,7 +23,7 @@ static const ps_cli_command COMMANDS[] = {
      ps_cli_plan},
     {"compile", PS_CLI_COMPILE, "MODEL -o FILE.pst | --verify FILE.pst",
      "a file of packed weights, which opens without packing", ps_cli_compile},
-    {"simulate", PS_CLI_SIMULATE, "MODEL", "a step under several policies, in simulated time",
+    {"simulate", PS_CLI_SIMULATE, "MODEL", "what a token takes on a machine, in simulated time",
      ps_cli_simulate},
     {"explore", PS_CLI_EXPLORE, "SPEC...",
      "plays a sweep of machines, models and workloads, and what a paper says beside it",

@@ -51,8 +51,8 @@ static ps_status parse_u64(const char *what, const char *text, uint64_t *out)
     return PS_OK;
 }
 
-static ps_status parse_f32(const char *what, const char *text, double lowest, double highest,
-                           float *out)
+static ps_status parse_f64(const char *what, const char *text, double lowest, double highest,
+                           double *out)
 {
     char *end = NULL;
     const double value = strtod(text, &end);
@@ -61,8 +61,36 @@ static ps_status parse_f32(const char *what, const char *text, double lowest, do
         return ps_fail(PS_INVALID, "%s '%s': a number from %g to %g would be right", what, text,
                        lowest, highest);
     }
+    *out = value;
+    return PS_OK;
+}
+
+static ps_status parse_f32(const char *what, const char *text, double lowest, double highest,
+                           float *out)
+{
+    double value = 0;
+    PS_TRY(parse_f64(what, text, lowest, highest, &value));
     *out = (float)value;
     return PS_OK;
+}
+
+// Always with its unit.
+static ps_status parse_time(const char *what, const char *text, double *out_ns)
+{
+    static const struct {
+        const char *name;
+        double ns;
+    } UNITS[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    char *end = NULL;
+    const double number = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : -1;
+    for (size_t i = 0; end != NULL && i < sizeof UNITS / sizeof UNITS[0]; i++) {
+        const double ns = number * UNITS[i].ns;
+        if (strcmp(end, UNITS[i].name) == 0 && ns > 0 && ns <= 1e15) {
+            *out_ns = ns;
+            return PS_OK;
+        }
+    }
+    return ps_fail(PS_INVALID, "%s '%s': a time such as 100ms or 800us would be right", what, text);
 }
 
 // Numbers with commas between them.
@@ -256,7 +284,16 @@ static ps_status parse_side(const char *word, ps_cli_side *out)
     uint32_t prefetch;
     (void)snprintf(out->name, sizeof out->name, "%s", word);
     (void)snprintf(policy, sizeof policy, "%.*s", (int)strcspn(word, "+"), word);
-    PS_TRY(parse_policy("--compare", policy, &prefetch));
+    if (strcmp(word, "serial") == 0 || strcmp(word, "fused") == 0) {
+        out->prefetch = PS_PREFETCH_OFF;
+        out->comm_schedule = word[0] == 's' ? PS_COMM_SERIAL : PS_COMM_FUSED;
+        return PS_OK;
+    }
+    if (parse_policy("--compare", policy, &prefetch) != PS_OK) {
+        return ps_fail(PS_INVALID,
+                       "--compare '%s': serial, fused, off, preserve, auto or ratio would be right",
+                       policy);
+    }
     const char *suffix = strchr(word, '+');
     uint32_t schedule = PS_COMM_SERIAL;
     if (suffix != NULL) {
@@ -311,6 +348,10 @@ static ps_status parse_value(const ps_option_line *line, const char *text, ps_cl
         return parse_u64(what, text, at);
     case PS_OPTION_F32:
         return parse_f32(what, text, line->lowest, line->highest, at);
+    case PS_OPTION_F64:
+        return parse_f64(what, text, line->lowest, line->highest, at);
+    case PS_OPTION_TIME:
+        return parse_time(what, text, at);
     case PS_OPTION_TEXT:
         *(const char **)at = text;
         return PS_OK;

@@ -68,6 +68,13 @@ typedef struct ps_cli_explore_options {
     bool all, list, resume, check;
 } ps_cli_explore_options;
 
+// Of simulate.
+typedef struct ps_cli_simulate_options {
+    uint32_t prompt_tokens;        // 0: not given
+    double experts_kept, coverage; // 0: not given
+    double slo_ns;                 // 0: not given
+} ps_cli_simulate_options;
+
 // What the command line says; texts are borrowed from argv. Zero and NULL where it says nothing,
 // but for the defaults that ps_cli_options_parse states.
 typedef struct ps_cli_options {
@@ -93,6 +100,7 @@ typedef struct ps_cli_options {
     const char *svg;                               // file
     ps_cli_routes routes;
     ps_cli_explore_options explore;
+    ps_cli_simulate_options simulate;
     ps_cli_list set_sizes; // of hot sets; none: not given
     uint32_t phases;       // bits (1 << ps_phase) of what is ranked
     const char *machine;   // name or file
@@ -147,7 +155,8 @@ const char *ps_cli_options_name(ps_cli_command_bit command, uint32_t index);
 #define PS_CLI_PHASES_ALL 3u
 const char *ps_cli_phases_name(uint32_t phases);
 
-// One side of a comparison: "auto", whose sums are serial, or "auto+SCHEDULE".
+// One side of a comparison: "auto", whose sums are serial, or "auto+SCHEDULE"; or "serial" and
+// "fused", which are "off" and "off+fused".
 typedef struct ps_cli_side {
     char name[24];
     ps_prefetch_policy prefetch;

@@ -10,6 +10,8 @@ typedef enum ps_option_kind {
     PS_OPTION_I64,       // int64_t
     PS_OPTION_U64,       // uint64_t
     PS_OPTION_F32,       // float
+    PS_OPTION_F64,       // double
+    PS_OPTION_TIME,      // double, nanoseconds
     PS_OPTION_TEXT,      // const char *
     PS_OPTION_LIST,      // ps_cli_list
     PS_OPTION_PAIRS,     // two ps_cli_lists: pair_prompts and pair_generations

@@ -1,7 +1,7 @@
 // engine/design_point.c - plans of a workload, played.
 #include "engine/design_point.h"
 
-#include "engine/model_internal.h"
+#include "engine/session_plans.h"
 #include "explore/fold.h"
 
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #define PERIOD_MAX 16u        // of layers that differ
 #define PROMPT_ROWS 8192u     // of a step, at most
 #define TOKENS_MAX (1u << 24) // of a context
+#define LOGITS_MAX (1u << 20) // of a row
 #define BATCH_MAX 65536u      // PS_PLAN_ROWS_MAX
 #define NS_MAX 1e15
 
@@ -29,6 +30,7 @@ const ps_json_field ps_workload_fields[] = {
     FIELD(COMM_SCHEDULE, comm_schedule, 0, 0),
     FIELD(BOOL, sequence_parallel, 0, 1),
     FIELD(BOOL, even_kv, 0, 1),
+    FIELD(U32, best_logits, 0, LOGITS_MAX),
     FIELD(F64, experts_kept, 0, 1),
     FIELD(F64, coverage, 0, 1),
     FIELD(F64, slo_ns, 0, NS_MAX),
@@ -50,11 +52,16 @@ const ps_design_metric ps_design_metrics[] = {
     METRIC(ffn_ns, "ns", "feed-forward segments of a step"),
     METRIC(comm_ns, "ns", "collectives of a step"),
     METRIC(wait_ns, "ns", "waits for collectives and prefetches in a step"),
+    METRIC(barrier_ns, "ns", "barriers of workers in a step"),
+    METRIC(work_ns, "ns", "operators of a step"),
     METRIC(attention_prefetch_ns, "ns", "prefetches for attention in a step"),
     METRIC(ffn_prefetch_ns, "ns", "prefetches for the feed-forward network in a step"),
     METRIC(moved_bytes, "bytes", "moved by prefetches in a step"),
+    METRIC(fillable_bytes, "bytes", "that waits had time for, or that were asked for, in a step"),
+    METRIC(lost_bytes, "bytes", "moved, and given up by L2 before they were read, in a step"),
     METRIC(saved_ns, "ns", "saved by reading from L2 in a step"),
     METRIC(ops_per_byte, "", "operations for a byte that operators read in a step"),
+    METRIC(ops_per_word, "", "operations for an element of weights and KV in a step"),
     METRIC(weight_bytes, "bytes", "weights of a rank"),
     METRIC(kv_bytes, "bytes", "KV of a rank at the end"),
     METRIC(memory_bytes, "bytes", "weights and KV of a rank"),
@@ -68,6 +75,13 @@ const ps_design_metric ps_design_metrics[] = {
     METRIC(meets_slo, "", "1: no step takes longer than slo_ns"),
 };
 const size_t ps_design_metric_count = sizeof ps_design_metrics / sizeof ps_design_metrics[0];
+
+double ps_design_metric_of(const ps_design_metric *metric, const ps_design_point *point)
+{
+    double value;
+    memcpy(&value, (const char *)point + metric->offset, sizeof value);
+    return value;
+}
 
 // ---- what is asked for
 
@@ -112,7 +126,7 @@ static ps_status check_bits(const char *what, uint32_t bits)
                : ps_fail(PS_INVALID, "%s is %u: 4, 8 or 16 would be right", what, bits);
 }
 
-static ps_status complete(ps_workload *w)
+ps_status ps_workload_complete(ps_workload *w)
 {
     w->prompt_tokens = w->prompt_tokens == 0 ? (uint32_t)(w->context_tokens * (uint64_t)2 / 3)
                                              : w->prompt_tokens;
@@ -153,21 +167,23 @@ static ps_dtype dtype_of(uint32_t bits)
 static ps_status plan_steps(const design *d, uint32_t rows, uint32_t sequences, ps_plan **out)
 {
     const ps_workload *w = &d->workload;
-    const ps_dtype kv = dtype_of(w->kv_bits);
-    const ps_pass_options options = {.rows_max = rows,
-                                     .logits_max = sequences,
-                                     .context_max = w->context_tokens,
-                                     .sequences = sequences,
-                                     .kv_part = d->kv_part,
-                                     .k_dtype = kv,
-                                     .v_dtype = kv,
-                                     .machine = d->machine,
-                                     .ranks = w->ranks,
-                                     .context_shards = w->context_shards,
-                                     .comm_schedule = (ps_comm_schedule)w->comm_schedule,
-                                     .prefetch = (ps_prefetch_policy)w->prefetch,
-                                     .ratios = w->ratios,
-                                     .sequence_parallel = w->sequence_parallel};
+    const bool has_bits = w->kv_bits > 0;
+    const ps_pass_options options = {
+        .rows_max = rows,
+        .logits_max = sequences,
+        .context_max = w->context_tokens,
+        .sequences = sequences,
+        .kv_part = d->kv_part,
+        .k_dtype = has_bits ? dtype_of(w->kv_bits) : ps_kv_type_dtype(w->k_type),
+        .v_dtype = has_bits ? dtype_of(w->kv_bits) : ps_kv_type_dtype(w->v_type),
+        .machine = d->machine,
+        .ranks = w->ranks,
+        .context_shards = w->context_shards,
+        .comm_schedule = (ps_comm_schedule)w->comm_schedule,
+        .prefetch = (ps_prefetch_policy)w->prefetch,
+        .ratios = w->ratios,
+        .sequence_parallel = w->sequence_parallel,
+        .best_logits = w->best_logits};
     return ps_engine_make_plan(&d->config, d->file, &options, d->arena, out);
 }
 
@@ -363,35 +379,37 @@ static ps_status play_point(design *d, ps_design_point *out)
     out->ffn_ns = mean.ffn_ns;
     out->comm_ns = mean.comm_ns;
     out->wait_ns = mean.wait_ns;
+    out->barrier_ns = mean.barrier_ns;
+    out->work_ns = mean.work_ns;
     out->attention_prefetch_ns = mean.attention_moved_bytes / fill_gbs;
     out->ffn_prefetch_ns = mean.ffn_moved_bytes / fill_gbs;
     out->moved_bytes = mean.moved_bytes;
+    out->fillable_bytes = mean.fillable_bytes;
+    out->lost_bytes = mean.lost_bytes;
     out->saved_ns = mean.saved_ns;
     out->ops_per_byte = bytes > 0 ? mean.ops / bytes : 0;
+    out->ops_per_word = mean.words > 0 ? mean.ops / mean.words : 0;
     out->meets_slo = w->slo_ns == 0 || (out->first_ns <= w->slo_ns && out->last_ns <= w->slo_ns);
     add_area(d, out);
     return PS_OK;
 }
 
-static ps_status start(const ps_model_config *config, const ps_gguf *file,
-                       const ps_machine *machine, const ps_workload *workload, ps_arena *arena,
-                       design *out)
+// With a fold of all layers none is left out.
+static ps_status make_design(const ps_model_config *config, const ps_gguf *file, ps_fold fold,
+                             design *d)
 {
-    *out = (design){.config = *config,
-                    .file = file,
-                    .machine = machine,
-                    .workload = *workload,
-                    .fold = ps_fold_of(config->layers, period_of(config)),
-                    .arena = arena};
-    PS_TRY(complete(&out->workload));
-    out->kv_part = kv_part(&out->workload, &config->layer[0]);
-    out->config.layers = out->fold.layers;
-    if (out->workload.weight_bits > 0) {
-        out->config.weight_dtype = dtype_of(out->workload.weight_bits);
-        out->config.ties_embedding = file == NULL
-                                         ? config->ties_embedding
-                                         : ps_gguf_tensor_find(file, "output.weight") == NULL;
-        out->file = NULL;
+    PS_TRY(ps_workload_complete(&d->workload));
+    d->kv_part = kv_part(&d->workload, &config->layer[0]);
+    d->config = *config;
+    d->config.layers = fold.layers;
+    d->fold = fold;
+    d->file = file;
+    if (d->workload.weight_bits > 0) {
+        d->config.weight_dtype = dtype_of(d->workload.weight_bits);
+        d->config.ties_embedding = file == NULL
+                                       ? config->ties_embedding
+                                       : ps_gguf_tensor_find(file, "output.weight") == NULL;
+        d->file = NULL;
     }
     return PS_OK;
 }
@@ -400,38 +418,62 @@ ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *fil
                                const ps_machine *machine, const ps_workload *workload,
                                ps_arena *arena, ps_design_point *out)
 {
-    design d;
+    design d = {.machine = machine, .workload = *workload, .arena = arena};
     ps_design_point point = {.fits = 1};
-    PS_TRY(start(config, file, machine, workload, arena, &d));
+    PS_TRY(make_design(config, file, ps_fold_of(config->layers, period_of(config)), &d));
     PS_TRY(play_point(&d, &point));
     *out = point;
     return PS_OK;
+}
+
+static ps_status play_step(design *d, ps_plan *plan, ps_design_step *out)
+{
+    const ps_workload *w = &d->workload;
+    sizes s;
+    ps_design_point point = {.fits = 1};
+    PS_TRY(measure(d, plan, &s));
+    PS_TRY(place_experts(d, &s, &point));
+    const ps_play_options options = {.rows = w->batch,
+                                     .position = w->context_tokens - 1,
+                                     .kv_part = d->kv_part,
+                                     .expert_misses = d->expert_misses,
+                                     .disk_misses = d->disk_misses,
+                                     .records = true};
+    PS_TRY(ps_play_plan(plan, d->machine, &options, d->arena, &out->played));
+    out->plan = plan;
+    return PS_OK;
+}
+
+ps_status ps_design_step_play(const ps_model_config *config, const ps_gguf *file,
+                              const ps_machine *machine, const ps_workload *workload,
+                              ps_arena *arena, ps_design_step *out)
+{
+    design d = {.machine = machine, .workload = *workload, .arena = arena};
+    const ps_fold whole = {.layers = config->layers, .period = config->layers};
+    ps_plan *plan = NULL;
+    PS_TRY(make_design(config, file, whole, &d));
+    PS_TRY(plan_steps(&d, d.workload.batch, d.workload.batch, &plan));
+    return play_step(&d, plan, out);
 }
 
 ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *file,
                                const ps_machine *machine, const ps_workload *workload,
                                ps_arena *arena, ps_design_layer *out)
 {
-    design d;
-    ps_plan *plan = NULL;
-    ps_played played = {.span_count = 0};
-    PS_TRY(start(config, file, machine, workload, arena, &d));
-    PS_TRY(plan_steps(&d, workload->batch, workload->batch, &plan));
-    const ps_play_options options = {.rows = workload->batch,
-                                     .position = d.workload.context_tokens - 1,
-                                     .kv_part = d.kv_part,
-                                     .records = true};
-    PS_TRY(ps_play_plan(plan, machine, &options, arena, &played));
-    ps_play_span *spans = PS_ARENA_NEW(arena, ps_play_span, played.span_count);
+    ps_design_step step;
+    PS_TRY(ps_design_step_play(config, file, machine, workload, arena, &step));
+    const ps_played *played = &step.played;
+    const ps_play *layer = &played->layer_begin[played->layer_count / 2];
+    ps_play_span *spans = PS_ARENA_NEW(arena, ps_play_span, played->span_count);
     if (spans == NULL) {
         return PS_NO_MEMORY;
     }
-    *out = (ps_design_layer){.plan = plan,
+    *out = (ps_design_layer){.plan = step.plan,
                              .spans = spans,
-                             .begin_ns = played.layer_begin[d.fold.first].total_ns,
-                             .end_ns = played.layer_begin[d.fold.first + 1].total_ns};
-    for (uint32_t i = 0; i < played.span_count; i++) {
-        const ps_play_span *span = &played.spans[i];
+                             .begin_ns = layer[0].total_ns,
+                             .end_ns = layer[1].total_ns};
+    for (uint32_t i = 0; i < played->span_count; i++) {
+        const ps_play_span *span = &played->spans[i];
         if (span->begin_ns >= out->begin_ns && span->begin_ns < out->end_ns) {
             spans[out->span_count++] = *span;
         }

@@ -15,22 +15,28 @@
 
 // Static batching: all sequences have prompts as long, and generate as much.
 typedef struct ps_workload {
-    uint32_t batch;          // sequences
-    uint32_t context_tokens; // of each at its end,
-    uint32_t prompt_tokens;  //   of which so many are its prompt; 0: two thirds
-    uint32_t ranks;          // devices that share the model
-    uint32_t context_shards; // ranks that share the KV of a head, by position; 0 and 1: none
-    uint32_t weight_bits;    // 4, 8 or 16; 0: as the model has them
-    uint32_t kv_bits;        // 4, 8 or 16; 0: 16
-    uint32_t prefetch;       // ps_prefetch_policy
-    uint32_t comm_schedule;  // ps_comm_schedule
+    uint32_t batch;            // sequences
+    uint32_t context_tokens;   // of each at its end,
+    uint32_t prompt_tokens;    //   of which so many are its prompt; 0: two thirds
+    uint32_t ranks;            // devices that share the model
+    uint32_t context_shards;   // ranks that share the KV of a head, by position; 0 and 1: none
+    uint32_t weight_bits;      // 4, 8 or 16; 0: as the model has them
+    uint32_t kv_bits;          // 4, 8 or 16; 0: as k_type and v_type say
+    ps_kv_type k_type, v_type; // of a session's KV; not in specs
+    uint32_t prefetch;         // ps_prefetch_policy
+    uint32_t comm_schedule;    // ps_comm_schedule
     bool sequence_parallel;
     bool even_kv; // KV heads that do not divide by the ranks are shared out by bytes all the same
+    uint32_t best_logits;      // of a row, that ranks send (ps_sampler_best_logits); 0: all
     ps_prefetch_ratios ratios; // of the policy ratio
     double experts_kept;       // part of the experts that are in memory; 0: as many as fit
     double coverage;           // part of the uses that those serve; 0: as they are many
     double slo_ns;             // of a token; 0: none
 } ps_workload;
+
+// Sets what 0 stands for. PS_INVALID: a member is out of range or contradicts another one; the
+// message names it.
+PS_MUST_USE ps_status ps_workload_complete(ps_workload *workload);
 
 // Names of its members in specs, as "workload.batch"; ratios are not among them.
 extern const ps_json_field ps_workload_fields[];
@@ -48,11 +54,16 @@ typedef struct ps_design_point {
     double ffn_ns;       //   from there to the second
     double comm_ns;      //   collectives, whether hidden or not
     double wait_ns;      //   waits for collectives and prefetches
+    double barrier_ns;   //   barriers of workers
+    double work_ns;      //   operators
     double attention_prefetch_ns; // of a step: prefetches of what attention segments read
     double ffn_prefetch_ns;       //   and FFN segments
     double moved_bytes;           // of a step
+    double fillable_bytes;        //   that its waits had time for, or that were asked for
+    double lost_bytes;            //   of those moved, what L2 gave up before it was read
     double saved_ns;
     double ops_per_byte;             // of a step, all operators: 2 a multiply-add
+    double ops_per_word;             //   for an element of a weight or of KV
     double weight_bytes;             // of a rank, experts that are kept among them
     double kv_bytes;                 // of a rank, at the end
     double memory_bytes;             // both
@@ -73,6 +84,7 @@ typedef struct ps_design_metric {
 } ps_design_metric;
 extern const ps_design_metric ps_design_metrics[];
 extern const size_t ps_design_metric_count;
+double ps_design_metric_of(const ps_design_metric *metric, const ps_design_point *point);
 
 // file: NULL for a model by architecture alone. Scratch comes from the arena, which may be reset
 // afterwards. What does not fit into memory is computed all the same.
@@ -83,6 +95,17 @@ PS_MUST_USE ps_status ps_design_point_play(const ps_model_config *config, const 
                                            const ps_machine *machine, const ps_workload *workload,
                                            ps_arena *arena, ps_design_point *out);
 
+// The last decode step of a design point, every layer of it planned and played.
+typedef struct ps_design_step {
+    const ps_plan *plan;
+    ps_played played; // with spans
+} ps_design_step;
+
+// As ps_design_point_play. What *out points to comes from the arena.
+PS_MUST_USE ps_status ps_design_step_play(const ps_model_config *config, const ps_gguf *file,
+                                          const ps_machine *machine, const ps_workload *workload,
+                                          ps_arena *arena, ps_design_step *out);
+
 // What begins in one layer of the middle, of the last decode step. Lives in the arena.
 typedef struct ps_design_layer {
     const ps_plan *plan;       // whose steps spans are of
@@ -91,7 +114,7 @@ typedef struct ps_design_layer {
     double begin_ns, end_ns; // of the layer, in the step
 } ps_design_layer;
 
-// For pictures. Experts are all in memory. Fails as ps_design_point_play.
+// For pictures. Fails as ps_design_point_play.
 PS_MUST_USE ps_status ps_design_layer_play(const ps_model_config *config, const ps_gguf *file,
                                            const ps_machine *machine, const ps_workload *workload,
                                            ps_arena *arena, ps_design_layer *out);

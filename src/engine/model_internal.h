@@ -96,18 +96,6 @@ PS_MUST_USE ps_status ps_engine_make_plan(const ps_model_config *config, const p
                                           const ps_pass_options *options, ps_arena *arena,
                                           ps_plan **out);
 
-// The plan that options ask for. *machine is the one that it is made for, or, with 0 threads,
-// becomes what the options say. Fails as ps_plan_file, without naming the model.
-PS_MUST_USE ps_status ps_engine_plan_for(const ps_model_source *source,
-                                         const ps_plan_options *options, ps_arena *arena,
-                                         ps_machine *machine, ps_plan **out);
-
-// Opens the machine that options name; nothing when *machine has threads.
-PS_MUST_USE ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine);
-
-// Opens the machine that options name; nothing when *machine has threads.
-PS_MUST_USE ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine);
-
 // "path: " before the message of a failed status.
 PS_MUST_USE ps_status ps_engine_name_file(const char *path, ps_status status);
 

@@ -263,7 +263,8 @@ static ps_status print_text(const ps_plan *plan, const ps_pass_options *options,
 
 // ---- the call
 
-ps_status ps_engine_open_machine(const ps_plan_options *options, ps_machine *machine)
+// Opens the machine that options name; nothing when *machine has threads.
+static ps_status open_machine(const ps_plan_options *options, ps_machine *machine)
 {
     if (machine->threads > 0) {
         return PS_OK;
@@ -336,7 +337,7 @@ static ps_status print_session(session_plans *s, ps_buffer *out)
                                       .comm_schedule = options->comm_schedule,
                                       .sequence_parallel = options->sequence_parallel};
     PS_TRY(ps_session_options_complete(s->config, &s->session));
-    PS_TRY(ps_engine_open_machine(options, &s->machine));
+    PS_TRY(open_machine(options, &s->machine));
     PS_TRY(
         ps_prefetch_threads_check(s->session.prefetch_threads, &s->machine, &s->session.prefetch));
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
@@ -365,8 +366,10 @@ static ps_status split_memory(const ps_gguf *file, const ps_model_config *config
                : ps_memory_plan(config, file, machine, &given, out);
 }
 
-ps_status ps_engine_plan_for(const ps_model_source *source, const ps_plan_options *options,
-                             ps_arena *arena, ps_machine *machine, ps_plan **out)
+// The plan that options ask for. *machine is the one that it is made for, or, with 0 threads,
+// becomes what the options say.
+static ps_status plan_for(const ps_model_source *source, const ps_plan_options *options,
+                          ps_arena *arena, ps_machine *machine, ps_plan **out)
 {
     const ps_model_config *config = source->config;
     uint32_t context = options->context_tokens;
@@ -381,7 +384,7 @@ ps_status ps_engine_plan_for(const ps_model_source *source, const ps_plan_option
     PS_TRY(ps_kv_type_check(options->k_type));
     PS_TRY(ps_kv_type_check(options->v_type));
     PS_TRY(ps_sums_check(options->comm_schedule, options->sequence_parallel));
-    PS_TRY(ps_engine_open_machine(options, machine));
+    PS_TRY(open_machine(options, machine));
     ps_prefetch_policy policy = options->prefetch;
     PS_TRY(ps_prefetch_threads_check(options->prefetch_threads, machine, &policy));
     ps_pass_options pass = {.rows_max = rows,
@@ -416,7 +419,7 @@ static ps_status make_and_print(const ps_model_source *source, const ps_plan_opt
         .machine = machine, .prefetch = options->prefetch, .ratios = options->ratios};
     ps_plan *plan = NULL;
     ps_memory_split split = {.experts = 0};
-    PS_TRY(ps_engine_plan_for(source, options, arena, machine, &plan));
+    PS_TRY(plan_for(source, options, arena, machine, &plan));
     PS_TRY(split_memory(source->file.gguf, source->config, options, machine, &split));
     switch (format) {
     case PS_PLAN_JSON:
@@ -482,7 +485,7 @@ ps_status ps_plan_graph(const char *path, const ps_plan_options *given, char **o
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
     ps_machine machine = {.threads = 0};
-    PS_TRY(ps_engine_open_machine(&options, &machine));
+    PS_TRY(open_machine(&options, &machine));
     PS_TRY(ps_file_map(path, "a graph as text", &bytes, &size_bytes));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
@@ -506,7 +509,7 @@ static ps_status plan_model(const char *path, const ps_plan_options *options, ps
 {
     ps_model_source source;
     if (options->machine_file != NULL) { // its faults are not the model's
-        PS_TRY(ps_engine_open_machine(options, &session->machine));
+        PS_TRY(open_machine(options, &session->machine));
     }
     ps_arena arena;
     ps_buffer text = {0};

@@ -1,36 +1,55 @@
-// engine/simulate.c - plan and play.
+// engine/simulate.c - design points of a model by its name.
 #include "engine/simulate.h"
 
-#include "engine/model_internal.h"
+#include "engine/session_plans.h"
 
-static ps_status simulate(const ps_model_source *source, const ps_plan_options *options,
-                          ps_arena *arena, ps_machine *machine, ps_play *out)
+#define ARENA_BYTES ((size_t)4 << 30)
+#define CONTEXT_DEFAULT 4096u
+
+ps_status ps_simulation_open(const char *name, const ps_machine *machine, ps_simulation *out)
 {
-    ps_plan *plan = NULL;
-    ps_played played = {.span_count = 0};
-    PS_TRY(ps_engine_plan_for(source, options, arena, machine, &plan));
-    PS_TRY(
-        ps_play_plan(plan, machine,
-                     &(ps_play_options){.rows = plan->rows_max, .position = plan->context_max - 1},
-                     arena, &played));
-    *out = played.sums;
+    ps_simulation s = {.name = name, .machine = machine};
+    ps_arena_init(&s.arena, ARENA_BYTES);
+    const ps_status status = ps_model_source_open(name, 0, &s.arena, &s.model);
+    if (status != PS_OK) {
+        ps_arena_deinit(&s.arena);
+        return status;
+    }
+    *out = s;
     return PS_OK;
 }
 
-ps_status ps_simulate_file(const char *path, const ps_plan_options *options, ps_machine *machine,
-                           ps_play *out)
+void ps_simulation_close(ps_simulation *simulation)
 {
-    ps_model_source source;
-    if (options->machine_file != NULL) { // its faults are not the model's
-        PS_TRY(ps_engine_open_machine(options, machine));
-    }
+    ps_model_source_close(&simulation->model);
+    ps_arena_deinit(&simulation->arena);
+}
+
+uint32_t ps_simulation_context(const ps_simulation *simulation)
+{
+    const uint32_t most = simulation->model.config->context_tokens;
+    return most > 0 && most < CONTEXT_DEFAULT ? most : CONTEXT_DEFAULT;
+}
+
+ps_status ps_simulation_play(const ps_simulation *simulation, const ps_workload *workload,
+                             ps_design_point *out)
+{
     ps_arena arena;
-    ps_arena_init(&arena, (size_t)4 << 30);
-    ps_status status = ps_model_source_open(path, options->weight_bits, &arena, &source);
-    if (status == PS_OK) {
-        status = ps_engine_name_file(path, simulate(&source, options, &arena, machine, out));
-        ps_model_source_close(&source);
-    }
+    PS_TRY(ps_sums_check((ps_comm_schedule)workload->comm_schedule, workload->sequence_parallel));
+    ps_arena_init(&arena, ARENA_BYTES);
+    const ps_model_source *model = &simulation->model;
+    const ps_status status = ps_design_point_play(model->config, model->file.gguf,
+                                                  simulation->machine, workload, &arena, out);
     ps_arena_deinit(&arena);
-    return status;
+    return ps_engine_name_file(simulation->name, status);
+}
+
+ps_status ps_simulation_step(const ps_simulation *simulation, const ps_workload *workload,
+                             ps_arena *arena, ps_design_step *out)
+{
+    const ps_model_source *model = &simulation->model;
+    PS_TRY(ps_sums_check((ps_comm_schedule)workload->comm_schedule, workload->sequence_parallel));
+    return ps_engine_name_file(simulation->name,
+                               ps_design_step_play(model->config, model->file.gguf,
+                                                   simulation->machine, workload, arena, out));
 }

@@ -41,7 +41,8 @@ typedef struct player {
 
 const char *ps_play_lane_name(ps_play_lane lane)
 {
-    static const char *const NAMES[PS_LANE_COUNT] = {"compute", "comm", "prefetch", "wait"};
+    static const char *const NAMES[PS_LANE_COUNT] = {"compute", "comm", "prefetch", "wait",
+                                                     "barrier"};
     return (unsigned)lane < PS_LANE_COUNT ? NAMES[lane] : NULL;
 }
 
@@ -76,15 +77,20 @@ static void pass(player *p, double ns)
     *(p->is_ffn ? &p->sums.ffn_ns : &p->sums.attention_ns) += ns;
 }
 
+// Nothing runs on it until then.
+static void stand(player *p, const ps_plan_step *step, ps_play_lane lane, double until)
+{
+    (void)add_span(
+        p, &(ps_play_span){
+               .step = index_of(p, step), .lane = lane, .begin_ns = p->now, .end_ns = until});
+    pass(p, until - p->now);
+}
+
 static void wait_until(player *p, const ps_plan_step *step, double until)
 {
     if (until > p->now) {
-        (void)add_span(p, &(ps_play_span){.step = index_of(p, step),
-                                          .lane = PS_LANE_WAIT,
-                                          .begin_ns = p->now,
-                                          .end_ns = until});
         p->sums.wait_ns += until - p->now;
-        pass(p, until - p->now);
+        stand(p, step, PS_LANE_WAIT, until);
     }
 }
 
@@ -116,6 +122,7 @@ static void note_moved(player *p, const ps_plan_step *prefetch, double bytes)
 // What a step reads.
 typedef struct reads {
     double cold, warm;       // bytes
+    double words;            // elements
     double cold_ns, warm_ns; // that they take
     double all_cold_ns;      // if nothing were near
     double ready_ns;         // when its own prefetches are done; 0: there are none
@@ -136,6 +143,7 @@ static reads read_operands(player *p, const ps_plan_step *step)
         const double cold_gbs = ps_play_read_gbs(&p->work, id, false);
         r.warm += warm;
         r.cold += bytes - warm;
+        r.words += bytes * ps_play_byte_words(&p->work, id);
         r.cold_ns += (bytes - warm) / cold_gbs;
         r.warm_ns += warm / ps_play_read_gbs(&p->work, id, true);
         r.all_cold_ns += bytes / cold_gbs;
@@ -220,14 +228,17 @@ static void run_step(player *p, const ps_plan_step *step)
     delay_prefetches(p, r.cold);
     const double begin = p->now;
     const double miss_ns = p->work.options->expert_misses > 0 ? ps_play_miss_ns(&p->work, step) : 0;
-    double ns = has_own ? larger(r.cold_ns + r.warm_ns, compute) : ps_play_small_ns(&p->work, step);
+    const double fixed_ns = ps_play_fixed_ns(&p->work, step);
+    const double small_ns = has_own ? 0 : ps_play_small_ns(&p->work, step);
+    double ns = has_own ? larger(r.cold_ns + r.warm_ns, compute) : small_ns;
     p->sums.saved_ns += has_own ? larger(r.all_cold_ns, compute) - ns : 0;
-    ns = larger(ns, miss_ns) + ps_play_fixed_ns(&p->work, step);
+    ns = larger(ns, miss_ns) + fixed_ns;
     p->sums.work_ns += ns;
     p->sums.miss_ns += miss_ns;
     p->sums.memory_bytes += r.cold;
     p->sums.cache_bytes += r.warm;
     p->sums.ops += ops;
+    p->sums.words += r.words;
     p->touched += written_bytes(p, step);
     pass(p, ns);
     (void)add_span(p, &(ps_play_span){.step = index_of(p, step),
@@ -236,7 +247,14 @@ static void run_step(player *p, const ps_plan_step *step)
                                       .end_ns = p->now,
                                       .memory_bytes = r.cold,
                                       .cache_bytes = r.warm,
-                                      .ops = ops});
+                                      .ops = ops,
+                                      .words = r.words,
+                                      .memory_ns = r.cold_ns,
+                                      .cache_ns = r.warm_ns + small_ns,
+                                      .cold_ns = r.all_cold_ns,
+                                      .compute_ns = compute,
+                                      .miss_ns = miss_ns,
+                                      .fixed_ns = fixed_ns});
     // Reading behind a prefetch ends with it.
     if (p->work.machine->profile.join == PS_JOIN_STREAM) {
         wait_until(p, step, r.ready_ns);
@@ -318,22 +336,25 @@ static void start_comm(player *p, const ps_plan_step *step)
     const double rest_ns = (chunks - 1) * chunk_ns;
     p->comm_done = larger(p->now, first + rest_ns) + first_ns;
     p->sums.comm_ns += first_ns + rest_ns;
-    (void)add_span(p,
-                   &(ps_play_span){.step = index_of(p, step),
-                                   .lane = PS_LANE_COMM,
-                                   .begin_ns = step->op == PS_OP_LINEAR_ALL_REDUCE ? first : start,
-                                   .end_ns = p->comm_done});
+    (void)add_span(
+        p, &(ps_play_span){.step = index_of(p, step),
+                           .lane = PS_LANE_COMM,
+                           .begin_ns = step->op == PS_OP_LINEAR_ALL_REDUCE ? first : start,
+                           .end_ns = p->comm_done,
+                           .memory_bytes = (double)ps_play_collective_bytes(&p->work, step)});
 }
 
 // ---- the plan
 
-static void pass_barrier(player *p)
+static void pass_barrier(player *p, const ps_plan_step *step)
 {
     const ps_machine *machine = p->work.machine;
     const double ns = machine->threads > 1 ? machine->barrier_ns : 0;
     p->pending_count = 0;
     p->sums.barrier_ns += ns;
-    pass(p, ns);
+    if (ns > 0) {
+        stand(p, step, PS_LANE_BARRIER, p->now + ns);
+    }
 }
 
 static void walk(player *p)
@@ -350,7 +371,7 @@ static void walk(player *p)
             wait_for_comm(p, step);
         }
         if (step->barrier) {
-            pass_barrier(p);
+            pass_barrier(p, step);
         }
         if (step->stream == PS_STREAM_COMM) {
             start_comm(p, step);
@@ -393,9 +414,9 @@ ps_status ps_play_plan(const ps_plan *plan, const ps_machine *machine,
                 .flights = PS_ARENA_NEW(arena, flight, plan->step_count),
                 .layer_count = layers,
                 .layer_begin = PS_ARENA_NEW(arena, ps_play, layers + (uint64_t)1)};
-    // Of a step one, and up to two waits and a collective beside it.
+    // Of a step one, and up to two waits, a barrier and a collective beside it.
     p.spans = options->records
-                  ? PS_ARENA_NEW(arena, ps_play_span, 4 * (uint64_t)plan->step_count + 1)
+                  ? PS_ARENA_NEW(arena, ps_play_span, 5 * (uint64_t)plan->step_count + 1)
                   : NULL;
     if (p.near == NULL || p.near_end == NULL || p.ready_ns == NULL || p.pending == NULL ||
         p.flights == NULL || p.layer_begin == NULL || (options->records && p.spans == NULL)) {

@@ -39,11 +39,13 @@ typedef enum ps_play_lane {
     PS_LANE_COMPUTE,
     PS_LANE_COMM,
     PS_LANE_PREFETCH,
-    PS_LANE_WAIT, // for a collective or a prefetch, on the lane of operators
+    PS_LANE_WAIT,    // for a collective or a prefetch, on the lane of operators
+    PS_LANE_BARRIER, // of workers, there too
     PS_LANE_COUNT,
 } ps_play_lane;
 
-const char *ps_play_lane_name(ps_play_lane lane); // "compute", "comm", "prefetch", "wait"
+const char *
+ps_play_lane_name(ps_play_lane lane); // "compute", "comm", "prefetch", "wait", "barrier"
 
 typedef struct ps_play_span {
     uint32_t step; // of the plan
@@ -51,6 +53,13 @@ typedef struct ps_play_span {
     double begin_ns, end_ns;
     double memory_bytes, cache_bytes; // read from, or moved
     double ops;                       // 2 a multiply-add
+    // Of operators. They take max(memory_ns + cache_ns, compute_ns, miss_ns) + fixed_ns.
+    double words;               // elements of weights and of KV that are read
+    double memory_ns, cache_ns; // of these reads; of small operators, what they take in L2
+    double cold_ns;             // that the reads would take if nothing were near
+    double compute_ns;
+    double miss_ns; // of the reads of experts that are not in memory
+    double fixed_ns;
 } ps_play_span;
 
 // Sums over a step, all doubles: explore/fold.h adds them up.
@@ -70,6 +79,7 @@ typedef struct ps_play {
     double memory_bytes;          // read by operators from memory
     double cache_bytes;           //   and from what prefetches have moved
     double ops;                   // 2 a multiply-add
+    double words;                 // elements of weights and of KV that operators read
     double saved_ns;              // by reading them from the cache
     double fillable_bytes;        // that all waits together had time for
 } ps_play;

@@ -84,6 +84,15 @@ double ps_play_stored_bytes(const ps_play_work *w, const ps_plan_step *step, uin
                : 0;
 }
 
+double ps_play_byte_words(const ps_play_work *w, uint32_t id)
+{
+    const ps_value *value = value_of(w, id);
+    return value->kind == PS_VALUE_KV
+               ? 2.0 * value->columns / (double)ps_value_kv_bytes(value)
+               : (double)value->rows * value->columns /
+                     (double)ps_packed_bytes(value->dtype, value->rows, value->columns);
+}
+
 double ps_play_asked_bytes(const ps_play_work *w, const ps_plan_step *prefetch)
 {
     const ps_value *value = value_of(w, prefetch->inputs[0]);
@@ -164,15 +173,18 @@ double ps_play_miss_ns(const ps_play_work *w, const ps_plan_step *step)
            (disk > 0 ? p->disk_ns + disk / p->disk_gbs : 0);
 }
 
-double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, double *chunk_ns)
+uint64_t ps_play_collective_bytes(const ps_play_work *w, const ps_plan_step *step)
 {
     const uint32_t whole = step->op == PS_OP_REDUCE_SCATTER ? step->inputs[0] : step->output;
-    const uint32_t chunks = step->attributes.chunks == 0 ? 1 : step->attributes.chunks;
     const ps_plan_value *moved = &w->plan->values[whole];
-    const uint64_t bytes = ps_cost_moved_bytes(step->op, &step->attributes,
-                                               (uint32_t)ps_play_rows(w, moved),
-                                               ps_plan_row_bytes(&moved->is)) /
-                           chunks;
+    return ps_cost_moved_bytes(step->op, &step->attributes, (uint32_t)ps_play_rows(w, moved),
+                               ps_plan_row_bytes(&moved->is));
+}
+
+double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, double *chunk_ns)
+{
+    const uint32_t chunks = step->attributes.chunks == 0 ? 1 : step->attributes.chunks;
+    const uint64_t bytes = ps_play_collective_bytes(w, step) / chunks;
     *chunk_ns = ps_cost_chunk_ns(w->machine, step->attributes.ranks, bytes);
     return ps_cost_collective_ns(w->machine, step->op, step->attributes.ranks, bytes);
 }

@@ -20,6 +20,9 @@ double ps_play_used_part(const ps_play_work *w, const ps_plan_step *step, uint32
 // Bytes of an operand that a step reads where it is not near: weights, and the KV of its rows.
 double ps_play_stored_bytes(const ps_play_work *w, const ps_plan_step *step, uint32_t id);
 
+// Elements of an operand in one of its bytes: 1 of I8, about 1.8 of Q4_K.
+double ps_play_byte_words(const ps_play_work *w, uint32_t id);
+
 // Bytes that a prefetch asks for.
 double ps_play_asked_bytes(const ps_play_work *w, const ps_plan_step *prefetch);
 
@@ -35,6 +38,9 @@ double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step);
 
 // Nanoseconds that the experts of a step which are not in memory take to come.
 double ps_play_miss_ns(const ps_play_work *w, const ps_plan_step *step);
+
+// Bytes that a collective has to move.
+uint64_t ps_play_collective_bytes(const ps_play_work *w, const ps_plan_step *step);
 
 // Of a collective: as one, or the first of its chunks; *chunk_ns: another one of them.
 double ps_play_collective_ns(const ps_play_work *w, const ps_plan_step *step, double *chunk_ns);

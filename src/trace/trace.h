@@ -75,4 +75,8 @@ uint64_t ps_trace_dropped(const ps_trace *trace);
 // PS_NO_MEMORY
 PS_MUST_USE ps_status ps_trace_write(const ps_trace *trace, const char *path);
 
+// The same of several traces of different processes, count >= 1, in one file.
+PS_MUST_USE ps_status ps_trace_write_all(const ps_trace *const *traces, uint32_t count,
+                                         const char *path);
+
 #endif

@@ -86,11 +86,14 @@ static void put_lane(FILE *file, const ps_trace *trace, uint32_t index)
     }
 }
 
-static void put_dropped(FILE *file, const ps_trace *trace)
+// Traces that become one file.
+typedef struct trace_list {
+    const ps_trace *const *traces;
+    uint32_t count;
+} trace_list;
+
+static const char *put_dropped_lanes(FILE *file, const ps_trace *trace, const char *separator)
 {
-    const char *separator = "";
-    (void)fprintf(file, ",\n\"dropped_events\": %" PRIu64 ",\n\"dropped_events_by_lane\": {",
-                  ps_trace_dropped(trace));
     for (uint32_t i = 0; i < trace->lane_count; i++) {
         const uint64_t dropped = ps_trace_lane_dropped(trace->lanes[i]);
         if (dropped > 0) {
@@ -100,23 +103,49 @@ static void put_dropped(FILE *file, const ps_trace *trace)
             separator = ", ";
         }
     }
+    return separator;
+}
+
+static void put_dropped(FILE *file, const trace_list *list)
+{
+    const char *separator = "";
+    uint64_t dropped = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        dropped += ps_trace_dropped(list->traces[i]);
+    }
+    (void)fprintf(file, ",\n\"dropped_events\": %" PRIu64 ",\n\"dropped_events_by_lane\": {",
+                  dropped);
+    for (uint32_t i = 0; i < list->count; i++) {
+        separator = put_dropped_lanes(file, list->traces[i], separator);
+    }
     (void)fputs("}", file);
 }
 
-static void put_trace(FILE *file, const ps_trace *trace)
+static void put_notes(FILE *file, const ps_trace *trace)
 {
-    (void)fputs(
-        "{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"producer\": \"prestage " PS_VERSION "\"",
-        file);
     for (uint32_t i = 0; i < trace->note_count; i++) {
         (void)fputs(",\n", file);
         put_member(file, trace->notes[i].key, trace->notes[i].text);
     }
-    put_dropped(file, trace);
+}
+
+static void put_traces(FILE *file, const trace_list *list)
+{
+    (void)fputs(
+        "{\"displayTimeUnit\": \"ns\",\n\"otherData\": {\"producer\": \"prestage " PS_VERSION "\"",
+        file);
+    for (uint32_t i = 0; i < list->count; i++) {
+        put_notes(file, list->traces[i]);
+    }
+    put_dropped(file, list);
     (void)fputs("},\n\"traceEvents\": [\n", file);
-    put_metadata(file, trace, "process_name", 0, trace->process_name);
-    for (uint32_t i = 0; i < trace->lane_count; i++) {
-        put_lane(file, trace, i);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const ps_trace *trace = list->traces[i];
+        (void)fputs(i > 0 ? ",\n" : "", file);
+        put_metadata(file, trace, "process_name", 0, trace->process_name);
+        for (uint32_t lane = 0; lane < trace->lane_count; lane++) {
+            put_lane(file, trace, lane);
+        }
     }
     (void)fputs("\n]}\n", file);
 }
@@ -128,13 +157,13 @@ static bool finish(FILE *file)
     return fclose(file) == 0 && is_good;
 }
 
-static ps_status write_beside(const ps_trace *trace, const char *path, const char *temporary)
+static ps_status write_beside(const trace_list *list, const char *path, const char *temporary)
 {
     FILE *file = fopen(temporary, "w");
     if (file == NULL) {
         return ps_fail(PS_IO, "%s: cannot write a trace: %s", path, strerror(errno));
     }
-    put_trace(file, trace);
+    put_traces(file, list);
     if (!finish(file) || rename(temporary, path) != 0) {
         const int error = errno;
         (void)unlink(temporary);
@@ -145,9 +174,15 @@ static ps_status write_beside(const ps_trace *trace, const char *path, const cha
 
 ps_status ps_trace_write(const ps_trace *trace, const char *path)
 {
+    return ps_trace_write_all(&trace, 1, path);
+}
+
+ps_status ps_trace_write_all(const ps_trace *const *traces, uint32_t count, const char *path)
+{
+    const trace_list list = {.traces = traces, .count = count};
     ps_buffer temporary = {0};
     PS_TRY(ps_buffer_printf(&temporary, "%s.%d.tmp", path, (int)getpid()));
-    const ps_status status = write_beside(trace, path, temporary.data);
+    const ps_status status = write_beside(&list, path, temporary.data);
     ps_buffer_deinit(&temporary);
     return status;
 }

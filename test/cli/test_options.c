@@ -140,6 +140,43 @@ static void test_lists_have_a_limit(void **state)
     ps_cli_options_deinit(&options);
 }
 
+static void test_times_have_units(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        double ns; // 0: refused
+    } CASES[] = {{"simulate m --slo 100ms", 1e8}, {"simulate m --slo 0.5s", 5e8},
+                 {"simulate m --slo 7us", 7e3},   {"simulate m --slo 1e3ns", 1e3},
+                 {"simulate m --slo 100", 0},     {"simulate m --slo 0ms", 0},
+                 {"simulate m --slo ms", 0},      {"simulate m --slo 1min", 0},
+                 {"simulate m --slo 1e300s", 0},  {"simulate m --slo nanms", 0}};
+    for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
+        ps_cli_options options;
+        const ps_status status = parse(PS_CLI_SIMULATE, CASES[i].line, &options);
+        assert_int_equal(CASES[i].ns > 0 ? PS_OK : PS_INVALID, status);
+        assert_true(options.simulate.slo_ns == CASES[i].ns);
+        ps_cli_options_deinit(&options);
+    }
+}
+
+static void test_sides(void **state)
+{
+    (void)state;
+    ps_cli_side sides[8];
+    uint32_t count = 0;
+    assert_int_equal(PS_OK, ps_cli_sides_parse("serial,fused,auto,auto+fused", sides, 8, &count));
+    assert_int_equal(4, count);
+    assert_true(sides[0].prefetch == PS_PREFETCH_OFF && sides[1].prefetch == PS_PREFETCH_OFF);
+    assert_true(sides[2].prefetch == PS_PREFETCH_AUTO && sides[3].prefetch == PS_PREFETCH_AUTO);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(i % 2 == 0 ? PS_COMM_SERIAL : PS_COMM_FUSED, sides[i].comm_schedule);
+    }
+    assert_string_equal("fused", sides[1].name);
+    assert_int_equal(PS_INVALID, ps_cli_sides_parse("fused+serial", sides, 8, &count));
+    assert_int_equal(PS_INVALID, ps_cli_sides_parse("off,off", sides, 1, &count));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +185,8 @@ int main(void)
         cmocka_unit_test(test_defaults_are_those_of_the_library),
         cmocka_unit_test(test_the_same_letter_means_what_the_command_says),
         cmocka_unit_test(test_lists_have_a_limit),
+        cmocka_unit_test(test_times_have_units),
+        cmocka_unit_test(test_sides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

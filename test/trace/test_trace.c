@@ -277,12 +277,46 @@ static void test_unwritable(void **state)
     ps_trace_destroy(trace);
 }
 
+// Each is a process of the file, with its own lanes, notes and dropped events.
+static void test_several(void **state)
+{
+    (void)state;
+    static const ps_trace_kind kind = {"work", "compute", {NULL}};
+    ps_trace *traces[2];
+    ps_trace_lane *lane;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(PS_OK, ps_trace_create(i, i == 0 ? "left" : "right", &traces[i]));
+        assert_int_equal(PS_OK, ps_trace_lane_add(traces[i], i == 0 ? "a" : "b", 2, &lane));
+        assert_int_equal(PS_OK, ps_trace_note(traces[i], i == 0 ? "first" : "second", "text"));
+        for (uint32_t n = 0; n < 2 + i; n++) { // one of the right is dropped
+            ps_trace_span(lane, &kind, NULL, n, n + 1, NULL);
+        }
+    }
+    assert_int_equal(PS_OK, ps_trace_write_all((const ps_trace *const *)traces, 2, path));
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(root);
+    const json_t *other = json_object_get(root, "otherData");
+    assert_non_null(json_object_get(other, "first"));
+    assert_non_null(json_object_get(other, "second"));
+    assert_int_equal(1, json_integer_value(json_object_get(other, "dropped_events")));
+    assert_int_equal(1, json_object_size(json_object_get(other, "dropped_events_by_lane")));
+    assert_int_equal(6, count_phase(root, "M"));
+    assert_int_equal(4, count_phase(root, "X"));
+    for (uint32_t n = 0; n < 4; n++) {
+        const json_t *event = find_phase(root, "X", n);
+        assert_int_equal(n / 2, json_integer_value(json_object_get(event, "pid")));
+    }
+    json_decref(root);
+    ps_trace_destroy(traces[0]);
+    ps_trace_destroy(traces[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events),     cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_threads),    cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_unwritable), cmocka_unit_test(test_several),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
