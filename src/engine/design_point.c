@@ -152,9 +152,10 @@ static double kv_part(const ps_workload *w, const ps_model_layer *layer)
 {
     const uint32_t groups = w->ranks / w->context_shards;
     uint32_t begin = 0;
-    uint32_t heads = 0;
-    ps_share_columns(layer->heads, 1, 0, groups, &begin, &heads);
-    const uint64_t own = ps_divide_up(heads, layer->heads / layer->kv_heads);
+    uint32_t end = 0;
+    ps_share_columns(layer->heads, 1, groups - 1, groups, &begin, &end);
+    const uint32_t group = layer->heads / layer->kv_heads;
+    const uint64_t own = ps_divide_up(end, group) - begin / group;
     const double fair = (double)layer->kv_heads / groups;
     return w->even_kv && own > 0 && fair < (double)own ? fair / (double)own : 1;
 }
@@ -178,6 +179,7 @@ static ps_status plan_steps(const design *d, uint32_t rows, uint32_t sequences, 
         .v_dtype = has_bits ? dtype_of(w->kv_bits) : ps_kv_type_dtype(w->v_type),
         .machine = d->machine,
         .ranks = w->ranks,
+        .rank = w->ranks - 1, // where shares differ, the last is a largest: all wait for it
         .context_shards = w->context_shards,
         .comm_schedule = (ps_comm_schedule)w->comm_schedule,
         .prefetch = (ps_prefetch_policy)w->prefetch,
