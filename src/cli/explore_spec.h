@@ -1,4 +1,4 @@
-// cli/explore_spec.h - a sweep as it is asked for: the points, and what they are to be compared with.
+// cli/explore_spec.h - a sweep as it is asked for: points, and what they are compared with.
 //
 // The format is that of docs/explore.md. Reading is strict: an unknown key, a value that a field
 // cannot have or a column that the results will not have is refused before anything is played, in

@@ -1,4 +1,4 @@
-// cli/explore_timeline.h - plots of kind "timeline": a layer of a decode step under several policies.
+// cli/explore_timeline.h - plots of kind "timeline": a layer of a step by policy.
 #ifndef PS_CLI_EXPLORE_TIMELINE_H
 #define PS_CLI_EXPLORE_TIMELINE_H
 

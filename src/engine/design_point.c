@@ -297,14 +297,11 @@ static ps_status place_experts(design *d, const sizes *s, ps_design_point *out)
 // The mean over positions from the first to the last, as a parabola through three.
 static ps_play mean_of(const ps_play *first, const ps_play *middle, const ps_play *last)
 {
-    double mean[PS_PLAY_SUMS];
-    ps_play out;
+    ps_play out = *first;
+    double *sums = (double *)&out;
     for (size_t i = 0; i < PS_PLAY_SUMS; i++) {
-        mean[i] = (((const double *)first)[i] + 4 * ((const double *)middle)[i] +
-                   ((const double *)last)[i]) /
-                  6;
+        sums[i] = (sums[i] + 4 * ((const double *)middle)[i] + ((const double *)last)[i]) / 6;
     }
-    memcpy(&out, mean, sizeof out);
     return out;
 }
 

@@ -26,8 +26,8 @@ typedef struct ps_play_options {
     uint32_t rows;      // of the step, 1..rows_max of the plan
     uint32_t position;  // of the rows in their sequences: the KV that is there
     uint32_t sequences; // that the rows are of; 0: as many as rows
-    // Part of the KV of a rank's heads that it reads; 0: all. Less where heads that do not divide by
-    // the ranks are taken to be shared out by bytes all the same.
+    // Part of the KV of a rank's heads that it reads; 0: all. Less where heads that do not divide
+    // by the ranks are taken to be shared out by bytes all the same.
     double kv_part;
     double expert_misses; // part of the uses of experts that are not in memory, 0..1,
     double disk_misses;   //   and of those, the part that is on the disk and not with the host
