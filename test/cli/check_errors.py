@@ -30,7 +30,7 @@ def test_unknown_option_names_the_nearest():
 def test_no_model():
     for command in COMMANDS:
         if command != "tune":  # which needs none
-            refused(command, says=["trace" if command == "overlap" else "model"])
+            refused(command, says=[{"overlap": "trace", "explore": "spec"}.get(command, "model")])
 
 
 def test_values_that_are_missing_or_not_wanted():
