@@ -4,8 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-
-#include <stdlib.h>
+#include "base/quantile.h"
 
 #define BYTES_LEAST ((uint64_t)512 << 20)
 #define WORKER_BYTES_LEAST ((uint64_t)1 << 20)
@@ -100,13 +99,6 @@ static void fill_and_read(void *argument, uint32_t worker, uint32_t workers)
     j->fill_ns[worker] = (double)(filled - start);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 static double slowest(const double *ns, uint32_t workers)
 {
     double most = 1;
@@ -134,10 +126,8 @@ static void measure(ps_team *team, job *j, uint64_t part_bytes, uint32_t rounds,
         again_ns[i] = slowest(j->again_ns, workers);
         j->offset += part_bytes;
     }
-    qsort(fill_ns, rounds, sizeof fill_ns[0], by_value);
-    qsort(again_ns, rounds, sizeof again_ns[0], by_value);
-    *out_gbs = bytes / fill_ns[rounds / 2];
-    *out_again_gbs = bytes / again_ns[rounds / 2];
+    *out_gbs = bytes / ps_median(fill_ns, rounds);
+    *out_again_gbs = bytes / ps_median(again_ns, rounds);
 }
 
 const char *ps_fill_name(ps_fill fill)

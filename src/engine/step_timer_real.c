@@ -3,6 +3,7 @@
 // Each turn starts from empty sequences, so that off and ratios run steps at the same positions.
 // Tokens are random; whoever is compared gets the same.
 #include "base/clock.h"
+#include "base/quantile.h"
 #include "base/rng.h"
 #include "engine/step_timer.h"
 
@@ -98,20 +99,6 @@ static ps_status warm_up(real *r, uint32_t batch, uint32_t *out_steps, uint32_t 
     return PS_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-// The value that a part of them is below; sorts.
-static double quantile(double *values, uint32_t count, double part)
-{
-    qsort(values, count, sizeof values[0], by_value);
-    return values[lround(part * (count - 1))];
-}
-
 static ps_status take_turns(real *r, uint32_t batch, uint32_t turns, ps_ratio_timing *out)
 {
     double off_ns[TURNS_FINAL + 1] = {0};
@@ -127,10 +114,10 @@ static ps_status take_turns(real *r, uint32_t batch, uint32_t turns, ps_ratio_ti
         gains[i] = 1 - 2 * ns[i] / (off_ns[i] + off_ns[i + 1]);
         noises[i] = fabs(1 - off_ns[i + 1] / off_ns[i]);
     }
-    *out = (ps_ratio_timing){.off_ns = quantile(off_ns, turns + 1, 0.5),
-                             .ns = quantile(ns, turns, 0.5),
-                             .gain = quantile(gains, turns, 0.5),
-                             .noise = quantile(noises, turns, 0.9)};
+    *out = (ps_ratio_timing){.off_ns = ps_quantile(off_ns, turns + 1, 0.5),
+                             .ns = ps_quantile(ns, turns, 0.5),
+                             .gain = ps_quantile(gains, turns, 0.5),
+                             .noise = ps_quantile(noises, turns, 0.9)};
     return PS_OK;
 }
 
