@@ -19,7 +19,8 @@
 
 typedef struct sequence {
     bool is_open;
-    bool is_forked; // the executor does not know its blocks yet
+    bool is_forked; // the executor does not know its blocks yet,
+    bool is_copied; //   and they will be its own
     uint32_t length;
     uint32_t first_block[PS_KV_GROUPS_LIMIT];
     uint32_t *blocks[PS_KV_GROUPS_LIMIT]; // [blocks of a context]
@@ -333,6 +334,7 @@ ps_status ps_sequence_open(ps_session *session, ps_sequence *out)
         if (!slot->is_open) {
             slot->is_open = true;
             slot->is_forked = false;
+            slot->is_copied = false;
             slot->length = 0;
             memset(slot->first_block, 0, sizeof slot->first_block);
             *out = i;
@@ -396,6 +398,13 @@ ps_status ps_sequence_fork(ps_session *session, ps_sequence id, ps_sequence *out
     return PS_OK;
 }
 
+ps_status ps_sequence_copy(ps_session *session, ps_sequence id, ps_sequence *out)
+{
+    PS_TRY(ps_sequence_fork(session, id, out));
+    session->sequences[*out].is_copied = true;
+    return PS_OK;
+}
+
 // The first block that a row at `position` sees.
 static uint32_t first_block_seen(uint32_t window, uint32_t position)
 {
@@ -452,6 +461,12 @@ static bool wants_block(const ps_session *session, const sequence *slot, uint32_
     return position == slot->length &&
            session->groups[group].references[slot->blocks[group][position / PS_KV_BLOCK_TOKENS]] >
                1;
+}
+
+// That the first step of a copy makes its own.
+static uint32_t blocks_to_copy(const sequence *slot, uint32_t group)
+{
+    return slot->is_copied ? end_block(slot->length) - slot->first_block[group] : 0;
 }
 
 static ps_status check_token(const ps_session *session, uint32_t id, int32_t token)
@@ -516,7 +531,8 @@ static void write_rows(ps_session *session, const ps_row *rows, uint32_t count,
                                .token = rows[i].token,
                                .wants_logits = rows[i].wants_logits};
         for (uint32_t g = 0; g < session->config.group_count; g++) {
-            wanted[g] += wants_block(session, slot, g, position);
+            wanted[g] += wants_block(session, slot, g, position) +
+                         (follows ? 0 : blocks_to_copy(slot, g));
         }
         last = position > last ? position : last;
     }
@@ -529,11 +545,28 @@ typedef struct change_list {
     uint32_t count;
 } change_list;
 
-static void tell_all_blocks(const ps_session *session, uint32_t id, change_list *changes)
+// Gives the sequence block `index` for its own; what it shared, `old`, is copied.
+static void take_block(ps_session *session, uint32_t id, uint32_t group, uint32_t index,
+                       uint32_t old, change_list *changes)
+{
+    uint32_t *entry = &session->sequences[id].blocks[group][index];
+    *entry = ps_blocks_acquire(&session->groups[group]);
+    if (old != PS_NO_BLOCK) {
+        ps_blocks_release(&session->groups[group], old);
+    }
+    changes->list[changes->count++] = (ps_step_block){
+        .sequence = id, .group = group, .index = index, .block = *entry, .copy_from = old};
+}
+
+static void tell_all_blocks(ps_session *session, uint32_t id, change_list *changes)
 {
     const sequence *slot = &session->sequences[id];
     for (uint32_t g = 0; g < session->config.group_count; g++) {
         for (uint32_t b = slot->first_block[g]; b < end_block(slot->length); b++) {
+            if (slot->is_copied) {
+                take_block(session, id, g, b, slot->blocks[g][b], changes);
+                continue;
+            }
             changes->list[changes->count++] = (ps_step_block){.sequence = id,
                                                               .group = g,
                                                               .index = b,
@@ -541,23 +574,6 @@ static void tell_all_blocks(const ps_session *session, uint32_t id, change_list 
                                                               .copy_from = PS_NO_BLOCK};
         }
     }
-}
-
-// Gives the sequence a block of its own for `position`; one that it shared is copied.
-static void take_block(ps_session *session, uint32_t id, uint32_t group, uint32_t position,
-                       change_list *changes)
-{
-    uint32_t *entry = &session->sequences[id].blocks[group][position / PS_KV_BLOCK_TOKENS];
-    const uint32_t old = position % PS_KV_BLOCK_TOKENS != 0 ? *entry : PS_NO_BLOCK;
-    *entry = ps_blocks_acquire(&session->groups[group]);
-    if (old != PS_NO_BLOCK) {
-        ps_blocks_release(&session->groups[group], old);
-    }
-    changes->list[changes->count++] = (ps_step_block){.sequence = id,
-                                                      .group = group,
-                                                      .index = position / PS_KV_BLOCK_TOKENS,
-                                                      .block = *entry,
-                                                      .copy_from = old};
 }
 
 // Acquires the blocks that the rows write and tells the executor of them.
@@ -570,10 +586,15 @@ static void write_blocks(ps_session *session, uint32_t count)
         if (slot->is_forked) {
             tell_all_blocks(session, rows[i].sequence, &changes);
             slot->is_forked = false;
+            slot->is_copied = false;
         }
         for (uint32_t g = 0; g < session->config.group_count; g++) {
+            const uint32_t index = rows[i].position / PS_KV_BLOCK_TOKENS;
             if (wants_block(session, slot, g, rows[i].position)) {
-                take_block(session, rows[i].sequence, g, rows[i].position, &changes);
+                const uint32_t old = rows[i].position % PS_KV_BLOCK_TOKENS != 0
+                                         ? slot->blocks[g][index]
+                                         : PS_NO_BLOCK;
+                take_block(session, rows[i].sequence, g, index, old, &changes);
             }
         }
     }
@@ -654,8 +675,9 @@ static ps_status check_room(const ps_session *session, const sequence *slot, siz
                                 end_block(slot->length);
     for (uint32_t g = 0; g < session->config.group_count; g++) {
         // A partly filled last block that is shared will be copied.
-        const uint64_t wanted = new_blocks + (slot->length % PS_KV_BLOCK_TOKENS != 0 &&
-                                              wants_block(session, slot, g, slot->length));
+        const uint64_t wanted = new_blocks + blocks_to_copy(slot, g) +
+                                (slot->length % PS_KV_BLOCK_TOKENS != 0 &&
+                                 wants_block(session, slot, g, slot->length));
         if (session->config.group_windows[g] == 0 && wanted > session->groups[g].free_count) {
             return ps_fail(
                 PS_EXHAUSTED,

@@ -36,6 +36,11 @@ PS_MUST_USE ps_status ps_session_create_from(const ps_session_config *config, ps
 uint32_t ps_session_group_blocks(uint32_t window, uint32_t context_tokens, uint64_t kv_tokens,
                                  uint32_t sequences, uint32_t batch_rows);
 
+// As ps_sequence_fork, but the first step of the new sequence copies all that it shares: for those
+// who measure steps of many sequences, each of which is to read KV of its own. That step is refused
+// as any that finds the pool full.
+PS_MUST_USE ps_status ps_sequence_copy(ps_session *session, ps_sequence id, ps_sequence *out);
+
 // The program that a step of `rows` rows up to position `position_last` runs; NULL: none is large
 // enough.
 const ps_program *ps_session_program_for(const ps_session *session, uint32_t rows, uint32_t logits,

@@ -6,6 +6,7 @@
 #include "engine/made_file.h"
 // model_maker.h includes what cmocka wants first
 #include "engine/engine_test.h"
+#include "session/session.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -179,6 +180,72 @@ static void test_forks_and_truncations(void **state)
     check_answer(session, a, expected, vocabulary);
     free(after);
     free(expected);
+    ps_session_destroy(session);
+    ps_model_close(model);
+}
+
+// A copy answers as what it is of, and shares nothing with it afterwards.
+static void test_copies(void **state)
+{
+    ps_model *model = open_golden(*state, 2);
+    const uint32_t vocabulary = vocabulary_of(model);
+    ps_session *session = new_session(
+        model, (ps_session_options){.context_tokens = 512, .sequences = 4, .batch_rows = 64});
+    float *expected = new_logits(vocabulary);
+    int32_t tokens[300];
+    ps_sequence a, b, c, d;
+    make_prompt(tokens, 300, 4);
+    expect_failure(PS_INVALID, "not open", ps_sequence_copy(session, 3, &b));
+    expect_ok(ps_sequence_open(session, &a));
+    expect_ok(ps_sequence_copy(session, a, &b)); // of nothing
+    check_answer(session, b, expected, vocabulary);
+    check_answer(session, a, expected, vocabulary);
+    ps_sequence_close(session, b);
+    expect_ok(ps_sequence_truncate(session, a, 0));
+    float *after = new_logits(vocabulary);
+    expect_ok(ps_session_prefill(session, a, tokens, 300, NULL));
+    expect_ok(ps_sequence_copy(session, a, &b));
+    expect_ok(ps_sequence_copy(session, b, &c)); // of one that never ran
+    expect_ok(ps_sequence_fork(session, b, &d));
+    check_answer(session, a, after, vocabulary);
+    expect_ok(ps_session_prefill(session, a, tokens, 100, NULL));
+    check_answer(session, b, after, vocabulary);
+    ps_sequence_close(session, a);
+    ps_sequence_close(session, b);
+    check_answer(session, c, after, vocabulary);
+    check_answer(session, d, after, vocabulary);
+    free(after);
+    free(expected);
+    ps_session_destroy(session);
+    ps_model_close(model);
+}
+
+static void test_copies_take_blocks(void **state)
+{
+    (void)state;
+    ps_model *model = open_golden("smollm-q8_0", 1);
+    ps_session *session = new_session(
+        model, (ps_session_options){
+                   .context_tokens = 256, .sequences = 3, .batch_rows = 8, .kv_tokens = 32});
+    int32_t tokens[128];
+    ps_sequence a, b, c;
+    make_prompt(tokens, 128, 4);
+    // Seven blocks, two of a. Its copies have two each, so that a can have one more and not two.
+    expect_ok(ps_sequence_open(session, &a));
+    expect_ok(ps_session_prefill(session, a, tokens, 40, NULL));
+    expect_ok(ps_sequence_copy(session, a, &b));
+    expect_ok(ps_sequence_copy(session, a, &c));
+    expect_ok(ps_session_step(session, &(ps_row){b, 1, true}, 1));
+    expect_ok(ps_session_step(session, &(ps_row){c, 1, true}, 1));
+    expect_failure(PS_EXHAUSTED, "1 of 7", ps_session_prefill(session, a, tokens, 64, NULL));
+    // What a copy has no room for leaves it as it was.
+    ps_sequence_close(session, c);
+    expect_ok(ps_session_prefill(session, a, tokens, 56, NULL));
+    expect_ok(ps_sequence_copy(session, a, &c));
+    expect_failure(PS_EXHAUSTED, "KV pool", ps_session_step(session, &(ps_row){c, 1, true}, 1));
+    expect_failure(PS_EXHAUSTED, "KV pool", ps_session_prefill(session, c, tokens, 3, NULL));
+    assert_int_equal(96, ps_sequence_length(session, c));
+    expect_ok(ps_session_step(session, &(ps_row){a, 1, true}, 1));
     ps_session_destroy(session);
     ps_model_close(model);
 }
@@ -360,6 +427,9 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_extreme_sessions),
         cmocka_unit_test(test_closed_sequences),
+        cmocka_unit_test_prestate(test_copies, full),
+        cmocka_unit_test_prestate(test_copies, windows),
+        cmocka_unit_test(test_copies_take_blocks),
         cmocka_unit_test_prestate(test_forks_and_truncations, full),
         cmocka_unit_test_prestate(test_forks_and_truncations, windows),
         cmocka_unit_test(test_prefill_takes_all_or_nothing),
