@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/tune_report.h"
+#include "engine/machine_file.h"
 #include "engine/machine_open.h"
 #include "engine/model_source.h"
 #include "engine/simulate.h"
@@ -59,6 +60,16 @@ static uint32_t weight_bits(const ps_cli_options *options)
 
 // ---- what it found
 
+static void print_workers(const ps_worker_rates *r)
+{
+    (void)printf(
+        "# a worker alone reads %.1f GB/s; KV %.1f GB/s, attention %.0f Gmac/s; linears hide "
+        "%.0f %% of what takes them less; vector operators %.0f GB/s, %.0f ns each; "
+        "barriers in use %.0f ns\n",
+        r->read_gbs, r->kv_gbs, r->attention_gops, r->overlap * 100, r->vector_gbs, r->step_ns,
+        r->meet_ns);
+}
+
 static void print_fills(const ps_tuned *tuned)
 {
     (void)printf(
@@ -102,6 +113,7 @@ static void print_text(const ps_tuned *tuned, const outlook *o, const char *path
     char rates[PS_MACHINE_TEXT_BYTES];
     ps_machine_describe(&tuned->machine, tuned->key.ranks, rates);
     (void)printf("# %s\n", rates);
+    print_workers(&tuned->machine.workers);
     print_fills(tuned);
     print_collectives(tuned);
     print_outlook(o);
@@ -126,6 +138,18 @@ static void add_outlook(ps_json_writer *json, const outlook *o)
     }
 }
 
+static void add_rates(ps_json_writer *json, const ps_machine *machine)
+{
+    for (size_t i = 0; i < ps_machine_field_count; i++) {
+        const ps_json_field *field = &ps_machine_fields[i];
+        double rate;
+        if (field->kind == PS_JSON_F64) {
+            memcpy(&rate, (const char *)machine + field->offset, sizeof rate);
+            ps_json_number(json, field->key, rate);
+        }
+    }
+}
+
 static ps_status print_json(const ps_tuned *tuned, const outlook *o, const char *path)
 {
     ps_json_writer json = {0};
@@ -138,15 +162,7 @@ static ps_status print_json(const ps_tuned *tuned, const outlook *o, const char 
     ps_json_integer(&json, "threads", m->threads);
     ps_json_integer(&json, "ranks", tuned->key.ranks);
     ps_json_text(&json, "comm", tuned->key.comm);
-    ps_json_number(&json, "read_gbs", m->read_gbs);
-    ps_json_number(&json, "cache_read_gbs", m->cache_read_gbs);
-    ps_json_number(&json, "linear_share", m->linear_share);
-    ps_json_number(&json, "fill_gbs", m->fill_gbs);
-    ps_json_number(&json, "int8_gops", m->int8_gops);
-    ps_json_number(&json, "f32_gops", m->f32_gops);
-    ps_json_number(&json, "barrier_ns", m->barrier_ns);
-    ps_json_number(&json, "comm_ns", m->comm_ns);
-    ps_json_number(&json, "comm_gbs", m->comm_gbs);
+    add_rates(&json, m);
     ps_json_begin(&json, "fills", '[');
     for (uint32_t i = 0; i < tuned->fill_count; i++) {
         const ps_fill_rates *f = &tuned->fills[i];

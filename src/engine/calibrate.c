@@ -4,9 +4,10 @@
 #include "base/clock.h"
 #include "base/layout.h"
 #include "base/pages.h"
+#include "base/quantile.h"
+#include "engine/calibrate_steps.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define DRAM_BYTES ((uint64_t)512 << 20)
@@ -24,6 +25,8 @@ typedef struct job {
     int value; // of each byte, when it is filled
     uint64_t rounds;
     uint32_t runs;
+    ps_dtype dtype; // of a linear,
+    uint32_t tokens;
 } job;
 
 static void read_slice(void *argument, uint32_t worker, uint32_t workers)
@@ -54,12 +57,14 @@ static void meet(void *argument, uint32_t worker, uint32_t workers)
 
 // A linear over weights and activations of zeros in this worker's slice: the arithmetic does not
 // depend on values, but for subnormal ones, which are slow. A tile of eight int8 rows takes less
-// than as many f32 rows.
-static void multiply(const job *j, ps_linear_fn *linear, bool floats, uint32_t tokens,
-                     uint32_t worker)
+// than as many f32 rows, and no format has larger groups than F16 but F32.
+static void multiply(void *argument, uint32_t worker, uint32_t workers)
 {
+    (void)workers;
+    const job *j = argument;
+    const bool floats = !ps_dtype_is_quantised(j->dtype);
     char *weights = j->memory + worker * j->slice_bytes;
-    char *x_rows = weights + 2 * GROUPS * ps_packed_group_bytes(PS_DTYPE_Q8_0, INPUTS);
+    char *x_rows = weights + GROUPS * ps_packed_group_bytes(PS_DTYPE_F16, INPUTS);
     char *y_rows = x_rows + TOKENS * INPUTS * sizeof(float);
     float *y[TOKENS];
     const void *x[TOKENS];
@@ -68,38 +73,10 @@ static void multiply(const job *j, ps_linear_fn *linear, bool floats, uint32_t t
         y[t] = (float *)(void *)(y_rows + t * GROUPS * PS_GROUP_ROWS * sizeof(float));
     }
     const ps_linear args = {
-        .y = y, .w = weights, .group_count = GROUPS, .inputs = INPUTS, .tokens = tokens, .x = x};
+        .y = y, .w = weights, .group_count = GROUPS, .inputs = INPUTS, .tokens = j->tokens, .x = x};
     for (uint64_t i = 0; i < j->rounds; i++) {
-        linear(&args);
+        ps_kernels_linear(j->kernels, j->dtype)(&args);
     }
-}
-
-static void multiply_int8(void *argument, uint32_t worker, uint32_t workers)
-{
-    (void)workers;
-    const job *j = argument;
-    multiply(j, j->kernels->linear_q8_0, false, TOKENS, worker);
-}
-
-static void multiply_one_row(void *argument, uint32_t worker, uint32_t workers)
-{
-    (void)workers;
-    const job *j = argument;
-    multiply(j, j->kernels->linear_q8_0, false, 1, worker);
-}
-
-static void multiply_f32(void *argument, uint32_t worker, uint32_t workers)
-{
-    (void)workers;
-    job j = *(const job *)argument;
-    multiply(&j, j.kernels->linear_f16, true, TOKENS, worker);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
 }
 
 // Median nanoseconds of one run of the function on all workers; one run before does not count.
@@ -114,8 +91,8 @@ static double median_ns(const job *j, ps_team_function *function)
         ps_team_run(j->team, function, &copy);
         ns[i] = (double)(ps_clock_ns() - start);
     }
-    qsort(ns, j->runs, sizeof ns[0], by_value);
-    return ns[j->runs / 2] < 1 ? 1 : ns[j->runs / 2];
+    const double median = ps_median(ns, j->runs);
+    return median < 1 ? 1 : median;
 }
 
 double ps_calibrate_read_of(ps_team *team, const ps_kernels *kernels, char *memory, uint64_t bytes,
@@ -141,6 +118,32 @@ ps_status ps_calibrate_read(ps_team *team, const ps_kernels *kernels, double *ou
     return PS_OK;
 }
 
+// Multiply-adds a nanosecond of a linear of several rows.
+static double measure_linear(const job *all, ps_dtype dtype)
+{
+    const double workers = ps_team_workers(all->team);
+    job j = *all;
+    j.dtype = dtype;
+    j.tokens = TOKENS;
+    j.rounds = 3;
+    return (double)j.rounds * workers * GROUPS * PS_GROUP_ROWS * INPUTS * TOKENS /
+           median_ns(&j, multiply);
+}
+
+static void measure_linears(const job *all, ps_machine *machine)
+{
+    machine->int8_gops = measure_linear(all, PS_DTYPE_Q8_0);
+    machine->f32_gops = measure_linear(all, PS_DTYPE_F16);
+    for (int i = 0; i < PS_DTYPE_COUNT; i++) {
+        const ps_dtype dtype = (ps_dtype)i;
+        machine->workers.linear_gops[dtype] = ps_dtype_is_quantised(dtype) &&
+                                                      !ps_dtype_is_planned_only(dtype) &&
+                                                      dtype != PS_DTYPE_Q8_0
+                                                  ? measure_linear(all, dtype)
+                                                  : 0;
+    }
+}
+
 ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, uint32_t runs,
                                ps_machine *machine)
 {
@@ -159,17 +162,14 @@ ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, uint32_
                               median_ns(&j, read_slice);
 
     j.slice_bytes = WORKER_BYTES;
-    const double weights = (double)(GROUPS * ps_packed_group_bytes(PS_DTYPE_Q8_0, INPUTS)) *
-                           workers;
-    const double linear_gbs = (double)j.rounds * weights / median_ns(&j, multiply_one_row);
+    j.dtype = PS_DTYPE_Q8_0;
+    j.tokens = 1;
+    const double weights = (double)(GROUPS * ps_packed_group_bytes(j.dtype, INPUTS)) * workers;
+    const double linear_gbs = (double)j.rounds * weights / median_ns(&j, multiply);
     machine->linear_share = linear_gbs < machine->cache_read_gbs
                                 ? linear_gbs / machine->cache_read_gbs
                                 : 1;
-
-    const double products = (double)INPUTS * GROUPS * PS_GROUP_ROWS * TOKENS * workers;
-    j.rounds = 3;
-    machine->int8_gops = products * (double)j.rounds / median_ns(&j, multiply_int8);
-    machine->f32_gops = products * (double)j.rounds / median_ns(&j, multiply_f32);
+    measure_linears(&j, machine);
 
     j.rounds = 200;
     machine->barrier_ns = workers == 1 ? 0 : median_ns(&j, meet) / (double)j.rounds;
@@ -179,8 +179,16 @@ ps_status ps_calibrate_workers(ps_team *team, const ps_kernels *kernels, uint32_
 
 ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *machine)
 {
-    PS_TRY(ps_calibrate_read(team, kernels, &machine->read_gbs));
-    PS_TRY(ps_calibrate_workers(team, kernels, PS_CALIBRATE_QUICK_RUNS, machine));
+    void *memory;
+    PS_TRY(ps_pages_map(DRAM_BYTES, "calibration", &memory));
+    machine->read_gbs = ps_calibrate_read_of(team, kernels, memory, DRAM_BYTES,
+                                             PS_CALIBRATE_QUICK_RUNS);
+    const ps_status status = ps_calibrate_workers(team, kernels, PS_CALIBRATE_QUICK_RUNS, machine);
+    if (status == PS_OK) {
+        ps_calibrate_steps(team, kernels, memory, DRAM_BYTES, PS_CALIBRATE_QUICK_RUNS, machine);
+    }
+    ps_pages_unmap(memory, DRAM_BYTES);
+    PS_TRY(status);
     machine->fill_gbs = machine->read_gbs;
     (void)snprintf(machine->source, sizeof machine->source, "%s", PS_RATES_QUICK);
     return PS_OK;

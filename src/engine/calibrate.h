@@ -11,8 +11,8 @@
 #define PS_CALIBRATE_RUNS_MAX 31u
 
 // Fills the rates of `machine` with what the team's workers do together: reads from DRAM and from
-// L2, int8 and f32 linears, barriers. Takes about a second and 512 MiB. Medians of several runs,
-// memory touched before.
+// L2, linears, barriers, and what steps take (engine/calibrate_steps.h). Takes about a second and
+// 512 MiB. Medians of several runs, memory touched before.
 PS_MUST_USE ps_status ps_calibrate(ps_team *team, const ps_kernels *kernels, ps_machine *machine);
 
 // The first of these alone, gigabytes a second: the ceiling of everything that is bound by memory.

@@ -9,6 +9,11 @@
 #define COUNT_OF(table) (sizeof(table) / sizeof(table)[0])
 #define SOURCE_BYTES 1024u
 
+#define LINEAR(key, dtype)                                                                         \
+    {                                                                                              \
+        key, PS_JSON_F64, offsetof(ps_machine, workers.linear_gops[PS_DTYPE_##dtype]), 0, RATE_MAX \
+    }
+
 const ps_json_field ps_machine_fields[] = {
     {"name", PS_JSON_TEXT, offsetof(ps_machine, name), 0, sizeof((ps_machine *)0)->name},
     {"threads", PS_JSON_U32, offsetof(ps_machine, threads), 1, 4096},
@@ -25,6 +30,20 @@ const ps_json_field ps_machine_fields[] = {
     {"prefetch_stream", PS_JSON_BOOL, offsetof(ps_machine, has_prefetch_stream), 0, 1},
     {"comm_ns", PS_JSON_F64, offsetof(ps_machine, comm_ns), 0, 1e12},
     {"comm_gbs", PS_JSON_F64, offsetof(ps_machine, comm_gbs), 1e-6, RATE_MAX},
+    {"worker_read_gbs", PS_JSON_F64, offsetof(ps_machine, workers.read_gbs), 0, RATE_MAX},
+    {"kv_gbs", PS_JSON_F64, offsetof(ps_machine, workers.kv_gbs), 0, RATE_MAX},
+    {"attention_gops", PS_JSON_F64, offsetof(ps_machine, workers.attention_gops), 0, RATE_MAX},
+    LINEAR("q4_0_gops", Q4_0),
+    LINEAR("q4_1_gops", Q4_1),
+    LINEAR("q5_0_gops", Q5_0),
+    LINEAR("q5_1_gops", Q5_1),
+    LINEAR("q4_k_gops", Q4_K),
+    LINEAR("q5_k_gops", Q5_K),
+    LINEAR("q6_k_gops", Q6_K),
+    {"overlap", PS_JSON_F64, offsetof(ps_machine, workers.overlap), 0, 1},
+    {"vector_gbs", PS_JSON_F64, offsetof(ps_machine, workers.vector_gbs), 0, RATE_MAX},
+    {"meet_ns", PS_JSON_F64, offsetof(ps_machine, workers.meet_ns), 0, RATE_MAX},
+    {"step_ns", PS_JSON_F64, offsetof(ps_machine, workers.step_ns), 0, RATE_MAX},
 };
 const size_t ps_machine_field_count = COUNT_OF(ps_machine_fields);
 
@@ -230,12 +249,18 @@ static bool is_given(const ps_machine_notes *notes, const char *key)
     return false;
 }
 
+static bool is_of_workers(const ps_json_field *field)
+{
+    return field->offset >= offsetof(ps_machine, workers) &&
+           field->offset < offsetof(ps_machine, workers) + sizeof(ps_worker_rates);
+}
+
 static ps_status check_all_given(const ps_machine_notes *notes)
 {
     static const char *const OTHERS[] = {"source", "llc_bytes", "prefetch_stream"};
     for (size_t i = 0; i < ps_machine_field_count; i++) {
         const char *key = ps_machine_fields[i].key;
-        bool is_needed = true;
+        bool is_needed = !is_of_workers(&ps_machine_fields[i]);
         for (size_t j = 0; j < COUNT_OF(OTHERS); j++) {
             is_needed = is_needed && strcmp(key, OTHERS[j]) != 0;
         }

@@ -3,6 +3,7 @@
 
 #include "base/pages.h"
 #include "engine/calibrate.h"
+#include "engine/calibrate_steps.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -106,6 +107,7 @@ static ps_status measure(tuner *t)
     machine->read_gbs = ps_calibrate_read_of(t->team, &t->kernels, t->memory, t->bytes, RUNS);
     PS_TRY(step(t, 0.5));
     PS_TRY(ps_calibrate_workers(t->team, &t->kernels, WORKERS_RUNS, machine));
+    ps_calibrate_steps(t->team, &t->kernels, t->memory, t->bytes, RUNS, machine);
     PS_TRY(step(t, 0.6));
     tuned->fill_count = ps_calibrate_fill(t->team, &t->kernels, machine, ps_ranks_here(t->ranks),
                                           t->memory, t->bytes, tuned->fills);

@@ -11,7 +11,7 @@
 #include "engine/json_values.h"
 #include "engine/ranks.h"
 
-#define PS_TUNED_FORMAT 1u
+#define PS_TUNED_FORMAT 2u
 #define PS_TUNED_COLLECTIVES_MAX 12u
 #define PS_TUNED_PATH_BYTES 4096u
 

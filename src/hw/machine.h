@@ -2,7 +2,7 @@
 #ifndef PS_HW_MACHINE_H
 #define PS_HW_MACHINE_H
 
-#include "base/status.h"
+#include "base/dtype.h"
 
 #include <stdint.h>
 
@@ -66,6 +66,20 @@ typedef struct ps_machine_profile {
     double area_nm, core_mm2, l2_mm2_per_mib;
 } ps_machine_profile;
 
+// What is measured of workers beside the rates below. 0: it is not known, and plays go without.
+typedef struct ps_worker_rates {
+    double read_gbs;       // bytes a nanosecond that one worker reads while the others read nothing
+    double kv_gbs;         // of KV that attention of all workers reads from memory
+    double attention_gops; // multiply-adds a nanosecond of attention, all workers
+    double linear_gops[PS_DTYPE_COUNT]; // of linears of several rows, by the format of the weight;
+                                        //   0: int8_gops or f32_gops
+    double overlap;    // of reading and arithmetic of a linear, the part of the shorter that is
+                       //   hidden: 0 to 1
+    double vector_gbs; // bytes that all workers read and write in vector operators
+    double meet_ns;    // a barrier of workers that have read from memory: the last is waited for
+    double step_ns;    // an operator whose operands, and what the plan says of it, are in memory
+} ps_worker_rates;
+
 typedef struct ps_machine {
     char name[64];         // CPU model
     uint32_t threads;      // workers that the rates below are for
@@ -82,6 +96,7 @@ typedef struct ps_machine {
     double comm_gbs; //   and a larger one so many bytes a nanosecond more
     bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
     char source[40]; // of the rates: one of those below, "tuned 2026-11-29", or what a file says
+    ps_worker_rates workers;
     ps_machine_profile profile;
 } ps_machine;
 

@@ -30,7 +30,8 @@ def sources(where, *flags):
 
 
 def check_numbers(got):
-    for key in ("read_gbs", "cache_read_gbs", "fill_gbs", "int8_gops", "f32_gops"):
+    for key in ("read_gbs", "cache_read_gbs", "fill_gbs", "int8_gops", "f32_gops", "q4_0_gops", "q6_k_gops", "attention_gops",
+                "worker_read_gbs", "kv_gbs", "vector_gbs", "step_ns"):
         assert got[key] > 0, got
     ways = [(fill["primitive"], fill["paced"]) for fill in got["fills"]]
     assert ways == [("loads", False)] + [(f"prefetcht{i}", paced) for i in range(3) for paced in (False, True)], ways
@@ -98,7 +99,7 @@ def test_bad_files():
             good = file.read()
         tokens = document("run", MODEL, *ANSWER, *flags, environment=where)["tokens"]
         for bad in ("", "{", "[]", "null", good[:len(good) // 2], good.replace('"fill_gbs": ', '"fill_gbs": -'),
-                    good.replace('"prestage_tune": 1', '"prestage_tune": 2'), good.replace('"isa": "', '"isa": "x'),
+                    good.replace('"prestage_tune": 2', '"prestage_tune": 1'), good.replace('"isa": "', '"isa": "x'),
                     good.replace('"way"', '"weigh"'), "x" * (2 << 20), "[" * 100000):
             assert bad != good
             with open(path, "w", encoding="utf-8") as file:
