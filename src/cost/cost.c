@@ -115,6 +115,9 @@ double ps_cost_weight_gbs(const ps_machine *machine, bool is_cached)
 double ps_cost_kv_gbs(const ps_machine *machine, double heads, double pieces, bool is_cached)
 {
     const ps_machine_profile *p = &machine->profile;
+    if (machine->workers.kv_gbs > 0 && !is_cached) { // measured
+        return machine->workers.kv_gbs;
+    }
     const double busy = pieces * p->attention_splits;
     const double parallel = p->attention_splits == 0 || busy >= p->cores ? 1 : busy / p->cores;
     const double share = ps_machine_share(heads >= 2 ? p->kv_strided_share : p->kv_share);

@@ -7,7 +7,7 @@
 #include "explore/play.h"
 
 #include "cost/cost.h"
-#include "explore/play_work.h"
+#include "explore/play_workers.h"
 
 // A prefetch on a stream of its own that may still be under way.
 typedef struct flight {
@@ -223,16 +223,15 @@ static void run_step(player *p, const ps_plan_step *step)
     double ops = 0;
     const reads r = read_operands(p, step);
     const double compute = ps_play_compute_ns(&p->work, step, &ops);
-    const bool has_own = r.cold + r.warm > 0 || compute > 0;
     join_prefetches(p, step, &r);
     delay_prefetches(p, r.cold);
     const double begin = p->now;
     const double miss_ns = p->work.options->expert_misses > 0 ? ps_play_miss_ns(&p->work, step) : 0;
-    const double fixed_ns = ps_play_fixed_ns(&p->work, step);
-    const double small_ns = has_own ? 0 : ps_play_small_ns(&p->work, step);
-    double ns = has_own ? larger(r.cold_ns + r.warm_ns, compute) : small_ns;
-    p->sums.saved_ns += has_own ? larger(r.all_cold_ns, compute) - ns : 0;
-    ns = larger(ns, miss_ns) + fixed_ns;
+    const ps_play_times t = ps_play_share(&p->work, step, r.cold_ns, r.warm_ns, compute);
+    const double all_cold_ns = ps_play_share(&p->work, step, r.all_cold_ns, 0, compute).ns;
+    const double fixed_ns = ps_play_fixed_ns(&p->work, step) + t.seen_ns;
+    const double ns = larger(t.ns - t.seen_ns, miss_ns) + fixed_ns;
+    p->sums.saved_ns += all_cold_ns - t.ns;
     p->sums.work_ns += ns;
     p->sums.miss_ns += miss_ns;
     p->sums.memory_bytes += r.cold;
@@ -249,10 +248,10 @@ static void run_step(player *p, const ps_plan_step *step)
                                       .cache_bytes = r.warm,
                                       .ops = ops,
                                       .words = r.words,
-                                      .memory_ns = r.cold_ns,
-                                      .cache_ns = r.warm_ns + small_ns,
+                                      .memory_ns = t.memory_ns,
+                                      .cache_ns = t.cache_ns,
                                       .cold_ns = r.all_cold_ns,
-                                      .compute_ns = compute,
+                                      .compute_ns = t.compute_ns,
                                       .miss_ns = miss_ns,
                                       .fixed_ns = fixed_ns});
     // Reading behind a prefetch ends with it.
@@ -349,7 +348,8 @@ static void start_comm(player *p, const ps_plan_step *step)
 static void pass_barrier(player *p, const ps_plan_step *step)
 {
     const ps_machine *machine = p->work.machine;
-    const double ns = machine->threads > 1 ? machine->barrier_ns : 0;
+    const double once_ns = larger(machine->barrier_ns, machine->workers.meet_ns);
+    const double ns = machine->threads > 1 ? once_ns : 0;
     p->pending_count = 0;
     p->sums.barrier_ns += ns;
     if (ns > 0) {

@@ -5,7 +5,7 @@
 // follows until they are joined, prefetches in their order.
 //
 // 1. An operator takes the longer of its reads and its arithmetic, and the fixed costs of the
-//    machine's profile. Reads from memory and from L2 add up; a read of KV is as fast as its heads
+//    machine's profile; where workers are measured, those of the one that has most to do. Reads from memory and from L2 add up; a read of KV is as fast as its heads
 //    and rows are many (cost/cost.h).
 // 2. On a machine without a stream for prefetches, workers move bytes while they wait for a
 //    collective, in the order of the plan. On one with a stream, prefetches start where they stand
@@ -58,8 +58,8 @@ typedef struct ps_play_span {
     double memory_ns, cache_ns; // of these reads; of small operators, what they take in L2
     double cold_ns;             // that the reads would take if nothing were near
     double compute_ns;
-    double miss_ns; // of the reads of experts that are not in memory
-    double fixed_ns;
+    double miss_ns;  // of the reads of experts that are not in memory
+    double fixed_ns; // fixed costs, and what reads and arithmetic do not hide of each other
 } ps_play_span;
 
 // Sums over a step, all doubles: explore/fold.h adds them up.

@@ -115,35 +115,37 @@ double ps_play_read_gbs(const ps_play_work *w, uint32_t id, bool is_cached)
     return ps_cost_kv_gbs(w->machine, heads, pieces, is_cached);
 }
 
+static double first_known(double measured, double otherwise)
+{
+    return measured > 0 ? measured : otherwise;
+}
+
 double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, double *ops)
 {
-    double int8 = 0;
-    double f32 = 0;
+    const ps_machine *m = w->machine;
+    double int8_ns = 0;
+    double f32_ns = 0;
+    *ops = 0;
     for (uint32_t i = 0; i < step->input_count && step->op != PS_OP_EMBED; i++) {
         const ps_value *value = value_of(w, step->inputs[i]);
         const double rows = step->output == PS_NO_VALUE
                                 ? w->options->rows
                                 : (double)ps_play_rows(w, &w->plan->values[step->output]);
+        double count = 0; // multiply-adds
         if (is_matrix(value)) {
-            *(ps_dtype_is_quantised(value->dtype) ? &int8 : &f32) += rows * value->rows *
-                                                                     value->columns;
+            const bool is_int8 = ps_dtype_is_quantised(value->dtype);
+            const double gops = first_known(m->workers.linear_gops[value->dtype],
+                                            is_int8 ? m->int8_gops : m->f32_gops);
+            count = rows * value->rows * value->columns;
+            *(is_int8 ? &int8_ns : &f32_ns) += count / gops;
         } else if (value->kind == PS_VALUE_KV && attends(step)) {
-            f32 += w->options->rows * positions(w, step, value, w->options->position + 1ULL) *
-                   value_of(w, step->inputs[0])->columns * 2;
+            count = w->options->rows * positions(w, step, value, w->options->position + 1ULL) *
+                    value_of(w, step->inputs[0])->columns * 2;
+            f32_ns += count / first_known(m->workers.attention_gops, m->f32_gops);
         }
+        *ops += 2 * count;
     }
-    *ops = 2 * (int8 + f32);
-    const double share = ps_machine_share(w->machine->profile.compute_share);
-    return larger(int8 / w->machine->int8_gops, f32 / w->machine->f32_gops) / share;
-}
-
-// Predicted by the scheduler for the largest step.
-double ps_play_small_ns(const ps_play_work *w, const ps_plan_step *step)
-{
-    const bool has_barrier = step->barrier && w->machine->threads > 1;
-    const double barrier = has_barrier ? w->machine->barrier_ns : 0;
-    const double ns = larger((double)step->predicted_ns - barrier, 0);
-    return step->stream == PS_STREAM_COMPUTE ? ns * w->options->rows / w->plan->rows_max : 0;
+    return larger(int8_ns, f32_ns) / ps_machine_share(m->profile.compute_share);
 }
 
 double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step)
@@ -151,9 +153,10 @@ double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step)
     const ps_machine_profile *p = &w->machine->profile;
     const uint8_t flags = ps_op_get(step->op)->flags;
     const bool multiplies = (flags & PS_OP_READS_WEIGHTS) != 0 && step->op != PS_OP_EMBED;
-    return (flags & PS_OP_VECTOR) != 0   ? p->vector_ns
-           : attends(step) || multiplies ? p->matmul_ns
-                                         : 0;
+    const double more_ns = (flags & PS_OP_VECTOR) != 0   ? p->vector_ns
+                           : attends(step) || multiplies ? p->matmul_ns
+                                                         : 0;
+    return more_ns + w->machine->workers.step_ns;
 }
 
 double ps_play_miss_ns(const ps_play_work *w, const ps_plan_step *step)

@@ -32,8 +32,7 @@ double ps_play_read_gbs(const ps_play_work *w, uint32_t id, bool is_cached);
 // Nanoseconds of arithmetic, and *ops, 2 a multiply-add.
 double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, double *ops);
 
-// Nanoseconds of a step that reads neither weights nor KV, and what every step has on top.
-double ps_play_small_ns(const ps_play_work *w, const ps_plan_step *step);
+// Nanoseconds that every step has on top.
 double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step);
 
 // Nanoseconds that the experts of a step which are not in memory take to come.

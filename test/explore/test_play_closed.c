@@ -311,6 +311,63 @@ static void test_a_sum_in_chunks(void **state)
     expect_ns(play(&m, &machine).total_ns, COLD + 1000);
 }
 
+// ---- workers
+
+// One that reads from memory comes later than the others, where that has been measured.
+static void test_barriers(void **state)
+{
+    (void)state;
+    made m;
+    ps_machine machine = machine_of();
+    make(&m);
+    linear(&m, W1, false)->barrier = true;
+    machine.barrier_ns = 300;
+    expect_ns(play(&m, &machine).total_ns, COLD); // a worker alone
+    machine.threads = 2;
+    expect_ns(play(&m, &machine).total_ns, COLD + 300);
+    machine.workers.meet_ns = 900;
+    expect_ns(play(&m, &machine).total_ns, COLD + 900);
+    expect_ns(play(&m, &machine).barrier_ns, 900);
+}
+
+// What stands for operators in a plan is in memory, too, as are their operands.
+static void test_operators_take_a_time_each(void **state)
+{
+    (void)state;
+    made m;
+    ps_machine machine = machine_of();
+    make(&m);
+    linear(&m, W1, false);
+    linear(&m, W2, false);
+    machine.workers.step_ns = 250;
+    expect_ns(play(&m, &machine).total_ns, 2 * (COLD + 250));
+}
+
+// Rates of a weight's format, and of attention, stand in for those of all.
+static void test_rates_of_formats(void **state)
+{
+    (void)state;
+    made m;
+    ps_machine machine = machine_of();
+    machine.int8_gops = 1000;
+    make(&m);
+    linear(&m, W1, false);
+    const double products = ROWS * WEIGHT;
+    expect_ns(play(&m, &machine).total_ns, products / 1000);
+    machine.workers.linear_gops[PS_DTYPE_I8] = 800;
+    expect_ns(play(&m, &machine).total_ns, products / 800);
+    make(&m);
+    add(&m, PS_OP_ATTENTION, KV, PS_STREAM_COMPUTE);
+    machine.f32_gops = 100;
+    const ps_play_options options = {.rows = ROWS, .position = 99};
+    const double attended = ROWS * 100 * 2.0 * COLUMNS;
+    expect_ns(play_with(&m, &machine, &options).total_ns, attended / 100);
+    machine.workers.attention_gops = 40;
+    expect_ns(play_with(&m, &machine, &options).total_ns, attended / 40);
+    machine.workers.kv_gbs = 0.5; // KV of 256 columns, K and V, two bytes each
+    expect_ns(play_with(&m, &machine, &options).total_ns, ROWS * 100 * 1024 / 0.5);
+}
+
 // ---- experts
 
 // 4 rows of 2 experts each, of 16: half of all bytes; a quarter of the uses are not in memory.
@@ -349,6 +406,9 @@ int main(void)
         cmocka_unit_test(test_memory_is_shared),
         cmocka_unit_test(test_l2_gives_up_the_oldest),
         cmocka_unit_test(test_a_sum_in_chunks),
+        cmocka_unit_test(test_barriers),
+        cmocka_unit_test(test_operators_take_a_time_each),
+        cmocka_unit_test(test_rates_of_formats),
         cmocka_unit_test(test_experts_that_are_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
