@@ -52,12 +52,29 @@ typedef struct ps_bench {
     ps_rng rng;
     ps_json_writer json;
     uint32_t printed;
+    // Of --predict.
+    bool is_new_model;    // nothing has been printed of it
+    double *errors;       // [tests, sides]
+    uint32_t error_count; // so far
 } ps_bench;
 
 // The policy of the side at hand, as it is called.
 const char *ps_bench_policy(const ps_bench *b);
 
 double ps_bench_mean(const double *samples, uint32_t count);
+
+// --predict: PS_INVALID where other options ask for something else.
+PS_MUST_USE ps_status ps_bench_predict_check(const ps_cli_options *options);
+
+// Before the first of so many rows. PS_NO_MEMORY.
+PS_MUST_USE ps_status ps_bench_predict_begin(ps_bench *b, uint32_t rows);
+
+// Predicts the step of the side at hand, which has been measured, and writes both. PS_UNSUPPORTED:
+// experts are streamed.
+PS_MUST_USE ps_status ps_bench_predict_add(ps_bench *b);
+
+// The errors of all; of JSON, the end of the document.
+void ps_bench_predict_end(ps_bench *b);
 
 // --streams N.
 PS_MUST_USE ps_status ps_bench_streams(const ps_cli_options *options);

@@ -10,10 +10,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/quantile.h"
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/json_writer.h"
+#include "engine/predict.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,6 +164,11 @@ static ps_status go_to_depth(ps_bench *b, const ps_bench_test *test)
         if (ps_sequence_truncate(session, sequence, test->depth) == PS_OK) {
             continue;
         }
+        if (b->options->predicts && s > 0) { // only the steps behind are measured
+            ps_sequence_close(session, sequence);
+            PS_TRY(ps_sequence_copy(session, b->side->sequences[0], &b->side->sequences[s]));
+            continue;
+        }
         PS_TRY(ps_sequence_truncate(session, sequence, 0));
         PS_TRY(
             ps_session_prefill(session, sequence, b->tokens, test->depth, ps_cli_interrupt_flag()));
@@ -261,13 +268,6 @@ static ps_status prepare_side(ps_bench *b, const ps_bench_test *test, bool has_c
     return has_ceiling ? raise_ceiling(b) : PS_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double left = *(const double *)a;
-    const double right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
 // Repetitions stand side by side, so that a drift of the machine's speed meets all.
 static void compare_side(ps_bench *b, uint32_t repetitions)
 {
@@ -276,8 +276,7 @@ static void compare_side(ps_bench *b, uint32_t repetitions)
     for (uint32_t i = 0; i < repetitions; i++) {
         ratios[i] = row->tokens_per_s[i] / b->sides[0].row.tokens_per_s[i];
     }
-    qsort(ratios, repetitions, sizeof ratios[0], by_value);
-    row->ratio = ratios[repetitions / 2];
+    row->ratio = ps_median(ratios, repetitions);
     row->ratio_lowest = ratios[0];
     row->ratio_highest = ratios[repetitions - 1];
 }
@@ -317,7 +316,7 @@ static ps_status finish_side(ps_bench *b, const ps_bench_test *test, bool has_ce
 static bool wants_ceiling(const ps_cli_options *options, const ps_bench_test *test)
 {
     return (test->prompt == 0 || options->operators) && !options->no_ceiling &&
-           options->memory_bytes == 0 && options->memory_share == 0;
+           !options->predicts && options->memory_bytes == 0 && options->memory_share == 0;
 }
 
 static ps_status measure_test(ps_bench *b, const ps_bench_test *test)
@@ -378,8 +377,10 @@ static ps_status list_sides(ps_bench *b)
     (void)snprintf(sides[0].name, sizeof sides[0].name, "%s",
                    ps_prefetch_policy_name(sides[0].prefetch));
     b->side_count = 1;
-    if (b->options->compare != NULL) {
-        PS_TRY(ps_cli_sides_parse(b->options->compare, sides, PS_BENCH_SIDES_MAX, &b->side_count));
+    const char *compare = b->options->compare == NULL && b->options->predicts ? "off,auto"
+                                                                              : b->options->compare;
+    if (compare != NULL) {
+        PS_TRY(ps_cli_sides_parse(compare, sides, PS_BENCH_SIDES_MAX, &b->side_count));
     }
     for (uint32_t s = 0; s < b->side_count; s++) {
         b->sides[s].what = sides[s];
@@ -411,6 +412,15 @@ static ps_status create_sessions(ps_bench *b, uint32_t context_tokens, uint32_t 
     return PS_OK;
 }
 
+static ps_status add_result(ps_bench *b)
+{
+    if (b->options->predicts) {
+        return ps_bench_predict_add(b);
+    }
+    ps_bench_add_result(b);
+    return PS_OK;
+}
+
 // Tests of one thread count: a model and a session that hold the longest of them.
 static ps_status run_tests(ps_bench *b, const ps_bench_test *tests, uint32_t count)
 {
@@ -430,13 +440,15 @@ static ps_status run_tests(ps_bench *b, const ps_bench_test *tests, uint32_t cou
                        (unsigned long long)longest, b->info.context_tokens);
     }
     PS_TRY(make_tokens(b, longest));
+    b->is_new_model = true;
+    PS_TRY(b->options->predicts ? ps_predict_prepare(b->model) : PS_OK);
     PS_TRY(create_sessions(b, (uint32_t)longest, sequences));
     PS_TRY(make_fresh_tokens(b, longest + sequences));
     for (uint32_t i = 0; i < count; i++) {
         PS_TRY(measure_test(b, &tests[i]));
         for (uint32_t s = 0; s < b->side_count; s++) {
             b->side = &b->sides[s];
-            ps_bench_add_result(b);
+            PS_TRY(add_result(b));
         }
     }
     if (b->options->format == PS_CLI_MD) { // of all tests
@@ -463,7 +475,12 @@ static ps_status end_tests(ps_bench *b, ps_status status)
 
 static ps_status run_all(ps_bench *b, const ps_bench_test *tests, uint32_t count)
 {
-    ps_json_begin(&b->json, NULL, '[');
+    const bool predicts = b->options->predicts;
+    if (predicts) {
+        PS_TRY(ps_bench_predict_begin(b, count * b->side_count));
+    } else {
+        ps_json_begin(&b->json, NULL, '[');
+    }
     for (uint32_t at = 0; at < count;) {
         uint32_t end = at + 1;
         while (end < count && tests[end].threads == tests[at].threads) {
@@ -472,7 +489,11 @@ static ps_status run_all(ps_bench *b, const ps_bench_test *tests, uint32_t count
         PS_TRY(end_tests(b, run_tests(b, tests + at, end - at)));
         at = end;
     }
-    ps_json_end(&b->json, ']');
+    if (predicts) {
+        ps_bench_predict_end(b);
+    } else {
+        ps_json_end(&b->json, ']');
+    }
     return b->options->format == PS_CLI_JSON ? ps_json_print(&b->json) : PS_OK;
 }
 
@@ -502,6 +523,7 @@ static ps_status check_count(const ps_cli_options *options, uint32_t count)
 ps_status ps_cli_bench(const ps_cli_options *options)
 {
     PS_TRY(ps_cli_model_check(options));
+    PS_TRY(options->predicts ? ps_bench_predict_check(options) : PS_OK);
     if (options->streams > 0) {
         ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
         const ps_status streams = ps_bench_streams(options);
@@ -528,6 +550,7 @@ ps_status ps_cli_bench(const ps_cli_options *options)
         ps_buffer_deinit(&b->json.text);
     }
     free(tests);
+    free(b == NULL ? NULL : b->errors);
     free(b);
     return status;
 }

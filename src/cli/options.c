@@ -484,6 +484,26 @@ static ps_status take_argument(uint32_t command, const char *word, ps_cli_option
     return PS_OK;
 }
 
+static void fill_list(ps_cli_list *list, ps_cli_list values)
+{
+    *list = list->count == 0 ? values : *list;
+}
+
+// Lists of bench that were not given. --predict is of decoding alone.
+static void fill_lists(ps_cli_options *options)
+{
+    if (options->predicts) {
+        fill_list(&options->generations, (ps_cli_list){1, {16}});
+        fill_list(&options->depths, (ps_cli_list){2, {256, 4096}});
+        fill_list(&options->parallel, (ps_cli_list){3, {1, 4, 16}});
+        return;
+    }
+    fill_list(&options->prompts, (ps_cli_list){1, {512}});
+    fill_list(&options->generations, (ps_cli_list){1, {128}});
+    fill_list(&options->depths, (ps_cli_list){1, {0}});
+    fill_list(&options->parallel, (ps_cli_list){1, {1}});
+}
+
 ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv,
                                ps_cli_options *out)
 {
@@ -491,10 +511,6 @@ ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv
         .predict = -1,
         .repetitions = 5,
         .sampler = ps_sampler_defaults(),
-        .prompts = {.count = 1, .values = {512}},
-        .generations = {.count = 1, .values = {128}},
-        .depths = {.count = 1},
-        .parallel = {.count = 1, .values = {1}},
         .thread_counts = {.count = 1},
         .phases = PS_CLI_PHASES_ALL,
         .routes = {.policies = "all,belady",
@@ -520,6 +536,7 @@ ps_status ps_cli_options_parse(ps_cli_command_bit command, int argc, char **argv
     for (int i = optind; i < argc; i++) {
         PS_TRY(take_argument(command, argv[i], out));
     }
+    fill_lists(out);
     out->sampler.biases = out->biases;
     if (out->json) {
         out->format = PS_CLI_JSON;

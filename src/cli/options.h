@@ -83,6 +83,7 @@ typedef struct ps_cli_options {
     bool special, detokenize;
     bool all_tensors, all_metadata;
     bool dot, no_measure, no_ceiling, operators;
+    bool predicts; // of bench
     bool force, verify;
     const char *output; // of plan, compile, tune and explore
     const char *plan_file;

@@ -84,6 +84,12 @@ void ps_model_end_trace(ps_model *model);
 // Measures what plans with prefetches are made with, unless that has been done.
 PS_MUST_USE ps_status ps_model_measure_rates(ps_model *model);
 
+// Of a model that shared caches hold in part, rates of reads are its own: they are measured.
+void ps_model_measure_memory(ps_model *model);
+
+// Says the rates anew, after they have been measured.
+void ps_model_describe_rates(ps_model *model);
+
 // Lanes for what dedicated threads prefetch, unless they are there, or nothing is recorded.
 PS_MUST_USE ps_status ps_model_trace_side(ps_model *model);
 

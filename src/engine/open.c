@@ -272,8 +272,7 @@ static ps_status share_rates(ps_ranks *ranks, ps_machine *machine)
     return PS_OK;
 }
 
-// Of a model that shared caches hold in part, the rates are its own.
-static void measure_memory(ps_model *model)
+void ps_model_measure_memory(ps_model *model)
 {
     ps_machine *machine = &model->machine;
     const uint64_t bytes = ps_weights_bytes(model->weights) * ps_ranks_here(model->ranks);
@@ -286,6 +285,11 @@ static void measure_memory(ps_model *model)
         machine->fill_gbs = fill;
         machine->read_gbs = fill;
     }
+}
+
+void ps_model_describe_rates(ps_model *model)
+{
+    ps_machine_describe(&model->machine, ps_ranks_size(model->ranks), model->rates);
 }
 
 // What kernels and caches do.
@@ -301,8 +305,10 @@ ps_status ps_model_measure_rates(ps_model *model)
     if (strcmp(model->machine.source, PS_RATES_DEFAULT) != 0) {
         return PS_OK;
     }
-    measure_memory(model);
-    return measure_quickly(model);
+    ps_model_measure_memory(model);
+    PS_TRY(measure_quickly(model));
+    ps_model_describe_rates(model);
+    return PS_OK;
 }
 
 // Links between hosts are not of this machine: they are measured anew.
@@ -334,7 +340,7 @@ static ps_status measure_waits(ps_model *model)
     PS_TRY(ps_ranks_share(model->ranks, &is_tuned, sizeof is_tuned));
     model->is_tuned = is_tuned != 0;
     PS_TRY(ps_ranks_share(model->ranks, &model->tuned.comm, sizeof model->tuned.comm));
-    measure_memory(model);
+    ps_model_measure_memory(model);
     if (!model->is_tuned) {
         PS_TRY(measure_quickly(model));
     }
@@ -372,7 +378,7 @@ static ps_status open_model(ps_model *model, const ps_model_options *options)
         ps_comm_give_up(ps_ranks_comm(model->ranks), status);
         return status;
     }
-    ps_machine_describe(&model->machine, ps_ranks_size(model->ranks), model->rates);
+    ps_model_describe_rates(model);
     ps_log(PS_LOG_INFO, "%s", model->rates);
     return PS_OK;
 }
