@@ -1,8 +1,8 @@
 // engine/calibrate_steps.c - kernels on memory that no cache holds, and on what L2 does.
 //
-// Each worker has a slice of the memory. What is to be in L2 lies in its first part; what is to come
-// from memory is taken from another part in each run, so that it has left the caches when its turn
-// comes again.
+// Each worker has a slice of the memory. What is to be in L2 lies in its first part; what is to
+// come from memory is taken from another part in each run, so that it has left the caches when its
+// turn comes again.
 #include "engine/calibrate_steps.h"
 
 #include "base/clock.h"

@@ -13,8 +13,8 @@ typedef struct ps_prediction {
     uint32_t op_count;
 } ps_prediction;
 
-// Before sessions are made: what predictions go by is measured quickly where `prestage tune` has not
-// done it.
+// Before sessions are made: what predictions go by is measured quickly where `prestage tune` has
+// not done it.
 PS_MUST_USE ps_status ps_predict_prepare(ps_model *model);
 
 // Plays the plan that the session runs for a step of `rows` sequences, a row at `position` of each

@@ -5,8 +5,9 @@
 // follows until they are joined, prefetches in their order.
 //
 // 1. An operator takes the longer of its reads and its arithmetic, and the fixed costs of the
-//    machine's profile; where workers are measured, those of the one that has most to do. Reads from memory and from L2 add up; a read of KV is as fast as its heads
-//    and rows are many (cost/cost.h).
+//    machine's profile; where workers are measured, those of the one that has most to do. Reads
+//    from memory and from L2 add up; a read of KV is as fast as its heads and rows are many
+//    (cost/cost.h).
 // 2. On a machine without a stream for prefetches, workers move bytes while they wait for a
 //    collective, in the order of the plan. On one with a stream, prefetches start where they stand
 //    and go on beside the operators; who reads what one has moved joins as the profile says: it
