@@ -212,8 +212,12 @@ typedef struct sizes {
     double all_kv;         // of all layers, a position
 } sizes;
 
+// A vector has no groups of rows.
 static double weight_bytes(const ps_value *value)
 {
+    if (value->rows == 1 && value->experts == 0 && value->dtype == PS_DTYPE_F32) {
+        return (double)value->columns * sizeof(float);
+    }
     return (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
            (value->experts == 0 ? 1 : value->experts);
 }

@@ -415,6 +415,36 @@ static void test_what_is_not_known_is_no_number(void **state)
     assert_true(fabs(point.tokens_per_s_per_mm2 * 812 / point.tokens_per_s - 1) < 1e-9);
 }
 
+// By hand: every matrix of a dense model, a vector before each block and behind the last.
+static void test_memory_of_a_dense_model(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    for (int round = 0; round < ROUNDS; round++) {
+        made_model m;
+        do {
+            make_model(&gen, &m);
+        } while (m.config.experts > 0);
+        const ps_machine machine = make_machine(&gen);
+        ps_workload w = make_workload(&gen, &m);
+        w.ranks = 1;
+        const double bytes = w.weight_bits / 8.0;
+        const double dim = m.config.dim;
+        const double heads = m.layers[0].heads;
+        const double kv_heads = m.layers[0].kv_heads;
+        double elements = 2 * dim * m.config.vocabulary;
+        for (uint32_t i = 0; i < m.config.layers; i++) {
+            elements += 64 * dim * (2 * heads + 2 * kv_heads) + 3 * dim * m.layers[i].ffn;
+        }
+        const double vectors = (2 * m.config.layers + 1) * dim * 4;
+        const double kv = 2 * 64 * kv_heads * (w.kv_bits / 8.0) * w.batch * w.context_tokens;
+        const ps_design_point point = point_of(&m, &machine, &w);
+        assert_true(fabs(point.weight_bytes / (elements * bytes + vectors) - 1) < 1e-12);
+        assert_true(fabs(point.kv_bytes / (kv * m.config.layers) - 1) < 1e-12);
+        assert_true(point.layer_kv_bytes == kv);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_workloads_that_cannot_be),
         cmocka_unit_test(test_machines_that_cannot_be),
         cmocka_unit_test(test_plans_that_cannot_be),
+        cmocka_unit_test(test_memory_of_a_dense_model),
         cmocka_unit_test(test_what_is_not_known_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
