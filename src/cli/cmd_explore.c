@@ -435,9 +435,26 @@ static ps_status run(const ps_cli_options *options, ps_arena *arena)
     return status;
 }
 
+// A list takes nothing else.
+static ps_status check_list(const ps_cli_options *options)
+{
+    const ps_cli_explore_options *explore = &options->explore;
+    const char *other = explore->spec_count > 0    ? explore->specs[0]
+                        : explore->all             ? "--all"
+                        : options->output != NULL  ? "-o"
+                        : explore->formats != NULL ? "--format"
+                        : explore->resume          ? "--resume"
+                        : explore->check           ? "--check"
+                        : options->force           ? "--force"
+                                                   : NULL;
+    return other == NULL ? PS_OK
+                         : ps_fail(PS_INVALID, "--list and %s; one of them would be right", other);
+}
+
 ps_status ps_cli_explore(const ps_cli_options *options)
 {
     if (options->explore.list) {
+        PS_TRY(check_list(options));
         return list_specs(options->json);
     }
     ps_arena arena;

@@ -233,6 +233,8 @@ def test_refusals():
         path = write(folder, SPEC)
         refused("explore", says=["--list"])
         refused("explore", path, "--all", says=["--all"])
+        for more in ((path,), ("--all",), ("-o", "x"), ("--check",), ("--resume",)):
+            refused("explore", "--list", *more, says=["--list", more[0]])
         refused("explore", path, "--format", "csv", says=["--format", "-o"])
         refused("explore", path, "--resume", says=["--resume", "-o"])
         refused("explore", path, "-o", os.path.join(folder, "x"), "--format", "cvs", says=["--format", "csv"])
