@@ -86,8 +86,8 @@ extern const ps_design_metric ps_design_metrics[];
 extern const size_t ps_design_metric_count;
 double ps_design_metric_of(const ps_design_metric *metric, const ps_design_point *point);
 
-// What can be said of a point without its model. PS_INVALID: its workload or its machine contradicts
-// itself; the message names the member.
+// What can be said of a point without its model. PS_INVALID: its workload or its machine
+// contradicts itself; the message names the member.
 PS_MUST_USE ps_status ps_design_check(const ps_machine *machine, const ps_workload *workload);
 
 // file: NULL for a model by architecture alone. Scratch comes from the arena, which may be reset
