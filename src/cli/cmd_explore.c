@@ -1,6 +1,7 @@
 // cli/cmd_explore.c - `prestage explore`: sweeps over machines, models and workloads.
 #include "cli/commands.h"
 #include "cli/explore_output.h"
+#include "cli/explore_timeline.h"
 #include "cli/interrupt.h"
 
 #include "base/log.h"
@@ -25,6 +26,8 @@ typedef struct exploration {
     ps_explore_result *results; // [inputs.source_count]
     const char *journal_path;   // NULL: none
     ps_explore_journal journal;
+    bool resumes;  // a journal that is there
+    bool replaces; // files that are there
 } exploration;
 
 // ---- what is asked for
@@ -66,6 +69,13 @@ static ps_status check_options(exploration *e)
                        : explore->resume        ? "--resume"
                                                 : "--force");
     }
+    if (has_output &&
+        (options->output[0] == '\0' || options->output[strlen(options->output) - 1] == '/')) {
+        return ps_fail(PS_INVALID,
+                       "-o '%s': the name of files without what tells them apart, as "
+                       "in -o mine for mine.csv, would be right",
+                       options->output);
+    }
     if (has_output && explore->formats == NULL) {
         e->formats[FORMAT_CSV] = e->formats[FORMAT_JSON] = e->formats[FORMAT_HTML] = true;
     }
@@ -96,7 +106,7 @@ static ps_status check_outputs(exploration *e)
             if (path == NULL) {
                 return PS_NO_MEMORY;
             }
-            const ps_status status = ps_new_file_try(path, e->options->force);
+            const ps_status status = ps_new_file_try(path, e->replaces);
             if (status != PS_OK) {
                 return ps_file_name_error(path, status);
             }
@@ -134,14 +144,16 @@ static ps_status take_row(void *context, uint32_t source, uint32_t row, const js
     return error == NULL ? PS_OK : ps_explore_rows_set_error(rows, row, error);
 }
 
-static ps_status open_journal(exploration *e)
+// Whether there is a journal, and what that means for files. A run that leaves one may have been
+// ended when some of its files were written: who goes on replaces them.
+static ps_status find_journal(exploration *e)
 {
     const ps_cli_options *options = e->options;
-    const ps_explore_journal_reader reader = {e, take_row};
+    ps_buffer path = {0};
+    e->replaces = options->force;
     if (options->output == NULL) {
         return PS_OK;
     }
-    ps_buffer path = {0};
     const ps_status status = ps_buffer_printf(&path, "%s.journal", options->output);
     e->journal_path = status == PS_OK ? ps_arena_strndup(&e->inputs.arena, path.data, path.length)
                                       : NULL;
@@ -149,18 +161,26 @@ static ps_status open_journal(exploration *e)
     if (e->journal_path == NULL) {
         return PS_NO_MEMORY;
     }
-    const bool is_there = access(e->journal_path, F_OK) == 0;
-    if (is_there && options->explore.resume && !options->force) {
-        return ps_explore_journal_resume(e->journal_path, e->inputs.key, &reader, &e->journal);
+    const bool is_there = access(e->journal_path, F_OK) == 0 && !options->force;
+    e->resumes = is_there && options->explore.resume;
+    e->replaces = e->replaces || e->resumes;
+    return !is_there || e->resumes
+               ? PS_OK
+               : ps_fail(PS_INVALID,
+                         "%s: results of a run that was ended are there; --resume would go on, "
+                         "--force begin anew",
+                         e->journal_path);
+}
+
+static ps_status open_journal(exploration *e)
+{
+    const ps_explore_journal_reader reader = {e, take_row};
+    if (e->journal_path == NULL) {
+        return PS_OK;
     }
-    if (is_there && !options->force) {
-        return ps_fail(
-            PS_INVALID,
-            "%s: results of a run that was ended are there; --resume would go on, --force "
-            "begin anew",
-            e->journal_path);
-    }
-    return ps_explore_journal_create(e->journal_path, e->inputs.key, &e->journal);
+    return e->resumes
+               ? ps_explore_journal_resume(e->journal_path, e->inputs.key, &reader, &e->journal)
+               : ps_explore_journal_create(e->journal_path, e->inputs.key, &e->journal);
 }
 
 // ---- the run
@@ -187,21 +207,43 @@ static ps_status make_rows(exploration *e)
     return PS_OK;
 }
 
-static ps_status play_all(exploration *e)
+static ps_explore_job job_of(exploration *e, uint32_t index)
 {
+    const ps_explore_source *source = &e->inputs.sources[index];
     const uint32_t threads = e->options->threads;
+    return (ps_explore_job){.spec = &source->spec,
+                            .fields = &e->inputs.fields,
+                            .machines = e->inputs.machines,
+                            .player = ps_explore_inputs_player(&e->inputs),
+                            .threads = threads == 0 ? ps_machine_default_threads(1) : threads,
+                            .cancel = ps_cli_interrupt_flag(),
+                            .journal = e->journal_path == NULL ? NULL : &e->journal,
+                            .journal_spec = index,
+                            .verb = source->name};
+}
+
+// What would end the run later: rows that contradict themselves, timelines that cannot be.
+static ps_status check_all(exploration *e)
+{
     for (uint32_t i = 0; i < e->inputs.source_count; i++) {
         const ps_explore_source *source = &e->inputs.sources[i];
-        const ps_explore_job job = {.spec = &source->spec,
-                                    .fields = &e->inputs.fields,
-                                    .machines = e->inputs.machines,
-                                    .player = ps_explore_inputs_player(&e->inputs),
-                                    .threads = threads == 0 ? ps_machine_default_threads(1)
-                                                            : threads,
-                                    .cancel = ps_cli_interrupt_flag(),
-                                    .journal = e->journal_path == NULL ? NULL : &e->journal,
-                                    .journal_spec = i,
-                                    .verb = source->name};
+        const ps_explore_job job = job_of(e, i);
+        const ps_status status = ps_explore_rows_check(&job, &e->rows[i]);
+        if (status != PS_OK) {
+            return ps_fail_prefix(status, "%s", source->name);
+        }
+        PS_TRY(e->formats[FORMAT_HTML]
+                   ? ps_explore_timelines_play(&e->inputs, &source->spec, &e->results[i].timelines)
+                   : PS_OK);
+    }
+    return PS_OK;
+}
+
+static ps_status play_all(exploration *e)
+{
+    for (uint32_t i = 0; i < e->inputs.source_count; i++) {
+        const ps_explore_source *source = &e->inputs.sources[i];
+        const ps_explore_job job = job_of(e, i);
         const ps_status status = ps_explore_run(&job, &e->rows[i]);
         if (status != PS_OK) {
             return status == PS_CANCELLED ? status : ps_fail_prefix(status, "%s", source->name);
@@ -232,17 +274,17 @@ static ps_status judge(exploration *e, uint32_t index, bool *out_is_bad)
 
 static ps_status write_files(exploration *e)
 {
-    const bool force = e->options->force;
+    const bool replaces = e->replaces;
     const uint32_t count = e->inputs.source_count;
     for (uint32_t i = 0; i < count && e->formats[FORMAT_CSV]; i++) {
-        PS_TRY(ps_explore_csv_write(output_path(e, FORMAT_CSV, i), &e->results[i].table, force));
+        PS_TRY(ps_explore_csv_write(output_path(e, FORMAT_CSV, i), &e->results[i].table, replaces));
     }
     if (e->formats[FORMAT_JSON]) {
         PS_TRY(ps_explore_json_write(output_path(e, FORMAT_JSON, 0), &e->inputs, e->results, count,
-                                     force));
+                                     replaces));
     }
     return e->formats[FORMAT_HTML] ? ps_explore_html_write(output_path(e, FORMAT_HTML, 0),
-                                                           &e->inputs, e->results, count, force)
+                                                           &e->inputs, e->results, count, replaces)
                                    : PS_OK;
 }
 
@@ -300,20 +342,23 @@ static ps_status explore(exploration *e)
 {
     bool is_bad = false;
     PS_TRY(ps_explore_inputs_open(&e->inputs));
+    PS_TRY(find_journal(e));
     PS_TRY(check_outputs(e));
     PS_TRY(make_rows(e));
+    PS_TRY(check_all(e));
     PS_TRY(open_journal(e));
     ps_cli_interrupt_set(PS_CLI_INTERRUPT_FLAGS);
     ps_status status = play_all(e);
-    ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     if (status == PS_CANCELLED) {
+        ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
         return keep_what_is_there(e);
     }
     for (uint32_t i = 0; i < e->inputs.source_count && status == PS_OK; i++) {
         status = judge(e, i, &is_bad);
     }
     PS_TRY(status);
-    PS_TRY(write_files(e));
+    PS_TRY(write_files(e)); // whole, even if they are interrupted once
+    ps_cli_interrupt_set(PS_CLI_INTERRUPT_ENDS);
     ps_explore_journal_close(&e->journal, true);
     if (is_bad && e->options->explore.check) {
         ps_cli_result_is_bad();
@@ -390,9 +435,26 @@ static ps_status run(const ps_cli_options *options, ps_arena *arena)
     return status;
 }
 
+// A list takes nothing else.
+static ps_status check_list(const ps_cli_options *options)
+{
+    const ps_cli_explore_options *explore = &options->explore;
+    const char *other = explore->spec_count > 0    ? explore->specs[0]
+                        : explore->all             ? "--all"
+                        : options->output != NULL  ? "-o"
+                        : explore->formats != NULL ? "--format"
+                        : explore->resume          ? "--resume"
+                        : explore->check           ? "--check"
+                        : options->force           ? "--force"
+                                                   : NULL;
+    return other == NULL ? PS_OK
+                         : ps_fail(PS_INVALID, "--list and %s; one of them would be right", other);
+}
+
 ps_status ps_cli_explore(const ps_cli_options *options)
 {
     if (options->explore.list) {
+        PS_TRY(check_list(options));
         return list_specs(options->json);
     }
     ps_arena arena;

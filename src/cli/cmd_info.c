@@ -445,7 +445,7 @@ ps_status ps_cli_info(const ps_cli_options *options)
         return info_of_architecture(options);
     }
     ps_model_file file;
-    PS_TRY(ps_model_file_open(options->model, &file));
+    PS_TRY(ps_model_source_advise(options->model, ps_model_file_open(options->model, &file)));
     ps_arena arena;
     ps_arena_init(&arena, ARENA_BYTES);
     findings found = {.source = &file, .file = file.gguf, .path = options->model, .arena = &arena};

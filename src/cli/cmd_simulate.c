@@ -111,6 +111,12 @@ static ps_status simulate(const ps_cli_options *options, const ps_cli_side *side
                           ps_simulate_report *report)
 {
     bool meets_slo = false;
+    const ps_cli_simulate_options *own = &options->simulate;
+    if (report->simulation->model.config->experts == 0 && own->experts_kept + own->coverage > 0) {
+        return ps_fail(
+            PS_INVALID, "%s: %s, but this model has no experts; without it would be right",
+            report->simulation->name, own->experts_kept > 0 ? "--experts-kept" : "--coverage");
+    }
     for (uint32_t i = 0; i < report->side_count; i++) {
         ps_simulate_side *side = &report->sides[i];
         side->name = sides[i].name;

@@ -1,7 +1,6 @@
 // cli/explore_files.c - results as CSV, JSON and HTML.
 #include "cli/explore_output.h"
 
-#include "cli/explore_timeline.h"
 #include "cli/json_writer.h"
 #include "format/file_map.h"
 #include "format/new_file.h"
@@ -358,8 +357,6 @@ static ps_status make_html(ps_explore_inputs *inputs, const ps_explore_result *r
     for (uint32_t i = 0; i < count; i++) {
         const ps_explore_spec *spec = &results[i].source->spec;
         parameters found;
-        ps_timeline *timelines;
-        PS_TRY(ps_explore_timelines_play(inputs, spec, &timelines));
         PS_TRY(find_parameters(inputs, spec, &inputs->arena, &found));
         sections[i] = (ps_report_section){
             .title = spec->title,
@@ -368,7 +365,7 @@ static ps_status make_html(ps_explore_inputs *inputs, const ps_explore_result *r
             .table = &results[i].table,
             .expectations = results[i].expectations,
             .expectation_count = results[i].expectations == NULL ? 0 : spec->expectation_count,
-            .timelines = timelines,
+            .timelines = results[i].timelines,
             .timeline_count = spec->timeline_count,
             .parameters = found.all,
             .parameter_count = found.count};

@@ -91,7 +91,10 @@ ps_status ps_explore_inputs_read(const char *const *names, uint32_t count, ps_ex
         PS_TRY(read_source(names[i], out, &out->sources[i]));
         for (uint32_t j = 0; j < i; j++) {
             if (strcmp(out->sources[j].name, out->sources[i].name) == 0) {
-                return ps_fail(PS_INVALID, "%s: another spec has this name", names[i]);
+                return ps_fail(
+                    PS_INVALID,
+                    "%s: another spec is called '%s', too; names that differ would be right",
+                    names[i], out->sources[i].name);
             }
         }
     }

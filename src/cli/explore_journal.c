@@ -6,10 +6,13 @@
 #include "format/file_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HEAD "{\"journal\": \"prestage explore 1\", \"key\": \"%016" PRIx64 "\"}\n"
@@ -20,25 +23,57 @@ static ps_status io_error(const char *path)
     return ps_fail(PS_IO, "%s: %s", path, strerror(errno));
 }
 
-static ps_status open_file(const char *path, const char *mode, ps_explore_journal *out)
+// One run writes a journal at a time. Where a file system knows no locks, nobody looks.
+static ps_status lock(int descriptor, const char *path)
 {
-    FILE *file = fopen(path, mode);
-    if (file == NULL) {
+    struct stat what;
+    const bool is_locked = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool has_gone = fstat(descriptor, &what) == 0 && what.st_nlink == 0; // with its run
+    return is_locked || has_gone
+               ? ps_fail(PS_INVALID,
+                         "%s: another run is writing it; another name behind -o would be right, or "
+                         "waiting for its end",
+                         path)
+               : PS_OK;
+}
+
+// At its end, whatever it holds.
+static ps_status open_file(const char *path, int flags, ps_explore_journal *out)
+{
+    const int descriptor = open(path, O_RDWR | O_APPEND | O_CLOEXEC | flags, 0666);
+    if (descriptor < 0) {
         return io_error(path);
+    }
+    const ps_status status = lock(descriptor, path);
+    FILE *file = status == PS_OK ? fdopen(descriptor, "a") : NULL;
+    if (file == NULL) {
+        (void)close(descriptor);
+        return status == PS_OK ? io_error(path) : status;
     }
     (void)setvbuf(file, NULL, _IOLBF, (size_t)1 << 16); // a line is there when it is written
     *out = (ps_explore_journal){.path = path, .file = file};
     return PS_OK;
 }
 
+static ps_status cut(const ps_explore_journal *journal, size_t kept_bytes)
+{
+    return ftruncate(fileno(journal->file), (off_t)kept_bytes) == 0 ? PS_OK
+                                                                    : io_error(journal->path);
+}
+
 ps_status ps_explore_journal_create(const char *path, uint64_t key, ps_explore_journal *out)
 {
-    PS_TRY(open_file(path, "we", out));
-    if (fprintf(out->file, HEAD, key) < 0) {
-        const ps_status status = io_error(path);
-        (void)fclose(out->file);
+    ps_explore_journal journal;
+    PS_TRY(open_file(path, O_CREAT, &journal));
+    ps_status status = cut(&journal, 0);
+    if (status == PS_OK && fprintf(journal.file, HEAD, key) < 0) {
+        status = io_error(path);
+    }
+    if (status != PS_OK) {
+        (void)fclose(journal.file);
         return status;
     }
+    *out = journal;
     return PS_OK;
 }
 
@@ -97,27 +132,41 @@ static ps_status read_lines(const char *text, size_t size_bytes, const char *hea
     return PS_OK;
 }
 
-ps_status ps_explore_journal_resume(const char *path, uint64_t key,
-                                    const ps_explore_journal_reader *reader,
-                                    ps_explore_journal *out)
+static ps_status read_file(const char *path, uint64_t key, const ps_explore_journal_reader *reader,
+                           size_t *out_bytes)
 {
     const void *bytes = NULL;
     uint64_t size_bytes = 0;
-    size_t kept_bytes = 0;
     char head[HEAD_BYTES];
     (void)snprintf(head, sizeof head, HEAD, key);
     ps_status status = ps_file_map(path, "a journal of results", &bytes, &size_bytes);
     if (status == PS_OK) {
-        status = read_lines(bytes == NULL ? "" : bytes, size_bytes, head, reader, &kept_bytes);
+        status = read_lines(bytes == NULL ? "" : bytes, size_bytes, head, reader, out_bytes);
         ps_file_unmap(bytes, size_bytes);
     }
+    return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
+}
+
+ps_status ps_explore_journal_resume(const char *path, uint64_t key,
+                                    const ps_explore_journal_reader *reader,
+                                    ps_explore_journal *out)
+{
+    ps_explore_journal journal;
+    size_t kept_bytes = 0;
+    if (access(path, F_OK) != 0) {
+        return ps_fail(PS_NOT_FOUND, "%s: %s", path, strerror(errno));
+    }
+    PS_TRY(open_file(path, 0, &journal));
+    ps_status status = read_file(path, key, reader, &kept_bytes);
+    if (status == PS_OK) {
+        status = cut(&journal, kept_bytes);
+    }
     if (status != PS_OK) {
-        return ps_file_name_error(path, status);
+        (void)fclose(journal.file);
+        return status;
     }
-    if (truncate(path, (off_t)kept_bytes) != 0) {
-        return io_error(path);
-    }
-    return open_file(path, "ae", out);
+    *out = journal;
+    return PS_OK;
 }
 
 // ---- writing
@@ -154,10 +203,10 @@ ps_status ps_explore_journal_add(ps_explore_journal *journal, uint32_t spec, uin
 void ps_explore_journal_close(ps_explore_journal *journal, bool removes)
 {
     if (journal->file != NULL) {
-        (void)fclose(journal->file);
         if (removes) {
-            (void)unlink(journal->path);
+            (void)unlink(journal->path); // before others may lock it
         }
+        (void)fclose(journal->file);
     }
     *journal = (ps_explore_journal){0};
 }

@@ -18,7 +18,8 @@ typedef struct ps_explore_journal {
     FILE *file;
 } ps_explore_journal;
 
-// Starts a new one in place of any that is there. PS_IO: the system refuses.
+// Starts a new one in place of any that is there. PS_INVALID: another run is writing it. PS_IO: the
+// system refuses.
 PS_MUST_USE ps_status ps_explore_journal_create(const char *path, uint64_t key,
                                                 ps_explore_journal *out);
 
@@ -33,7 +34,8 @@ typedef struct ps_explore_journal_reader {
 // Reads one that is there, hands its rows over, and goes on behind them.
 //
 // PS_NOT_FOUND  there is none
-// PS_INVALID    it is of something else, or is no journal; the message names the line
+// PS_INVALID    it is of something else, or is no journal; the message names the line; or another
+//               run is writing it
 // PS_IO
 PS_MUST_USE ps_status ps_explore_journal_resume(const char *path, uint64_t key,
                                                 const ps_explore_journal_reader *reader,

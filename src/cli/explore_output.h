@@ -9,6 +9,7 @@ typedef struct ps_explore_result {
     const ps_explore_source *source;
     ps_result_table table;
     const ps_report_expectation *expectations; // [source->spec.expectation_count]; NULL: not judged
+    ps_timeline *timelines;                    // [source->spec.timeline_count]; for HTML
 } ps_explore_result;
 
 // A table as CSV (RFC 4180), with a line of names first. PS_IO, PS_INVALID: a file of that name is

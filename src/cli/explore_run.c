@@ -120,10 +120,10 @@ static ps_status play_row(void *context, uint32_t row, const ps_explore_settings
 }
 
 // "model=llama3-8b, workload.batch=4: " in front of the message.
-static void name_row(const run *r, uint32_t row, char *out, size_t size)
+static void name_row(const ps_explore_spec *spec, const ps_explore_rows *rows, uint32_t row,
+                     char *out, size_t size)
 {
-    const ps_explore_spec *spec = r->job->spec;
-    const ps_result_cell *cells = r->rows->cells + (size_t)row * r->rows->column_count;
+    const ps_result_cell *cells = rows->cells + (size_t)row * rows->column_count;
     size_t length = 0;
     out[0] = '\0';
     for (uint32_t i = 0; i < spec->search_first && length < size; i++) {
@@ -140,7 +140,7 @@ static void keep_failure(run *r, uint32_t row, ps_status status)
 {
     if (r->status == PS_OK || row < r->failed_row) {
         char where[512];
-        name_row(r, row, where, sizeof where);
+        name_row(r->job->spec, r->rows, row, where, sizeof where);
         r->status = status;
         r->failed_row = row;
         (void)snprintf(r->message, sizeof r->message, "%s: %s", where, ps_error_message());
@@ -237,6 +237,30 @@ static void start(run *r, ps_cli_progress *progress)
     for (uint32_t i = 1; i < started; i++) {
         (void)pthread_join(threads[i], NULL);
     }
+}
+
+// ---- before it
+
+ps_status ps_explore_rows_check(const ps_explore_job *job, const ps_explore_rows *rows)
+{
+    const ps_explore_spec *spec = job->spec;
+    // What a search chooses makes a row whole: it judges its places itself.
+    const uint32_t count = spec->search.range_count > 0 ? 0 : rows->row_count;
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        ps_explore_point point;
+        char where[512];
+        const bool is_baseline = i % 2 == 1;
+        if (is_baseline && !spec->has_baseline) {
+            continue;
+        }
+        ps_explore_point_make(spec, job->fields, job->machines, i / 2, NULL, is_baseline, &point);
+        const ps_status status = ps_design_check(&point.machine, &point.workload);
+        if (status != PS_OK) {
+            name_row(spec, rows, i / 2, where, sizeof where);
+            return ps_fail_prefix(status, "%s%s", where, is_baseline ? ": baseline" : "");
+        }
+    }
+    return PS_OK;
 }
 
 ps_status ps_explore_run(const ps_explore_job *job, ps_explore_rows *rows)

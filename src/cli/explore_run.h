@@ -47,6 +47,10 @@ void ps_explore_rows_free(ps_explore_rows *rows);
 PS_MUST_USE ps_status ps_explore_rows_set_error(ps_explore_rows *rows, uint32_t row,
                                                 const char *text);
 
+// Whether no row contradicts itself, as far as that can be seen before it is played; rows of a
+// search are not looked at. PS_INVALID: as ps_design_check, with the row's values in front.
+PS_MUST_USE ps_status ps_explore_rows_check(const ps_explore_job *job, const ps_explore_rows *rows);
+
 // Plays all rows that are not done.
 //
 // PS_CANCELLED  *cancel became true; rows that were done are

@@ -24,6 +24,7 @@ typedef struct search {
     ps_result_cell *cells; // of the best; [columns.count]
     ps_result_cell *trial; // of the one that is played
     uint32_t left;         // points
+    bool has_failed;       // any of them
     place best;
     bool has_best;
 } search;
@@ -84,9 +85,11 @@ static ps_status try_place(search *s, const place *p)
     s->left--;
     const ps_explore_settings extra = {settings, spec->range_count};
     const ps_status status = s->play(s->context, s->row, &extra, s->trial);
-    if (status != PS_OK) {
-        return status == PS_UNSUPPORTED ? PS_OK : status;
+    if (status == PS_UNSUPPORTED || status == PS_INVALID) { // nobody has asked for this one
+        s->has_failed = true;
+        return PS_OK;
     }
+    PS_TRY(status);
     if (is_better(s)) {
         memcpy(s->cells, s->trial, s->spec->columns.count * sizeof *s->trial);
         s->best = *p;
@@ -132,8 +135,9 @@ static ps_status find(search *s)
     return s->has_best ? narrow(s)
                        : ps_fail(PS_UNSUPPORTED,
                                  "none of %u samples of the search can be, or is as its \"where\" "
-                                 "says",
-                                 s->spec->search.points / 2);
+                                 "says%s%s",
+                                 s->spec->search.points / 2, s->has_failed ? "; of one, " : "",
+                                 s->has_failed ? ps_error_message() : "");
 }
 
 ps_status ps_explore_search_row(const ps_explore_spec *spec, const ps_explore_fields *fields,

@@ -1,9 +1,11 @@
 // engine/design_point.c - plans of a workload, played.
 #include "engine/design_point.h"
 
+#include "engine/machine_file.h"
 #include "engine/session_plans.h"
 #include "explore/fold.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -141,6 +143,7 @@ ps_status ps_workload_complete(ps_workload *w)
         return ps_fail(PS_INVALID, "prompt_tokens is %u of %u context_tokens: fewer would be right",
                        w->prompt_tokens, w->context_tokens);
     }
+    PS_TRY(ps_sums_check((ps_comm_schedule)w->comm_schedule, w->sequence_parallel));
     return w->ranks % w->context_shards == 0
                ? PS_OK
                : ps_fail(PS_INVALID, "context_shards is %u with %u ranks: a divisor would be right",
@@ -186,7 +189,9 @@ static ps_status plan_steps(const design *d, uint32_t rows, uint32_t sequences, 
         .ratios = w->ratios,
         .sequence_parallel = w->sequence_parallel,
         .best_logits = w->best_logits};
-    return ps_engine_make_plan(&d->config, d->file, &options, d->arena, out);
+    const ps_status status = ps_engine_make_plan(&d->config, d->file, &options, d->arena, out);
+    // The workload is right: it is the model that cannot be planned so.
+    return status == PS_INVALID || status == PS_EXHAUSTED ? PS_UNSUPPORTED : status;
 }
 
 static ps_status play(const design *d, const ps_plan *plan, const ps_play_options *options,
@@ -207,8 +212,12 @@ typedef struct sizes {
     double all_kv;         // of all layers, a position
 } sizes;
 
+// A vector has no groups of rows.
 static double weight_bytes(const ps_value *value)
 {
+    if (value->rows == 1 && value->experts == 0 && value->dtype == PS_DTYPE_F32) {
+        return (double)value->columns * sizeof(float);
+    }
     return (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
            (value->experts == 0 ? 1 : value->experts);
 }
@@ -286,7 +295,7 @@ static ps_status place_experts(design *d, const sizes *s, ps_design_point *out)
     d->disk_misses = host >= away ? 0 : 1 - host / away;
     return d->disk_misses == 0 || p->disk_gbs > 0
                ? PS_OK
-               : ps_fail(PS_INVALID,
+               : ps_fail(PS_UNSUPPORTED,
                          "experts of %.1f GB are neither in memory nor in the host's: disk_gbs of "
                          "the machine would be right",
                          away * d->disk_misses / 1e9);
@@ -393,10 +402,22 @@ static ps_status play_point(design *d, ps_design_point *out)
     return PS_OK;
 }
 
+ps_status ps_design_check(const ps_machine *machine, const ps_workload *workload)
+{
+    ps_workload completed = *workload;
+    PS_TRY(ps_machine_check_changed(machine));
+    return ps_workload_complete(&completed);
+}
+
+// What is not known before a point has been played.
+static const ps_design_point NOTHING_KNOWN = {
+    .fits = 1, .area_mm2 = NAN, .tokens_per_s_per_mm2 = NAN, .tokens_per_s_per_die_mm2 = NAN};
+
 // With a fold of all layers none is left out.
 static ps_status make_design(const ps_model_config *config, const ps_gguf *file, ps_fold fold,
                              design *d)
 {
+    PS_TRY(ps_machine_check_changed(d->machine));
     PS_TRY(ps_workload_complete(&d->workload));
     d->kv_part = kv_part(&d->workload, &config->layer[0]);
     d->config = *config;
@@ -418,7 +439,7 @@ ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *fil
                                ps_arena *arena, ps_design_point *out)
 {
     design d = {.machine = machine, .workload = *workload, .arena = arena};
-    ps_design_point point = {.fits = 1};
+    ps_design_point point = NOTHING_KNOWN;
     PS_TRY(make_design(config, file, ps_fold_of(config->layers, period_of(config)), &d));
     PS_TRY(play_point(&d, &point));
     *out = point;
@@ -429,7 +450,7 @@ static ps_status play_step(design *d, ps_plan *plan, ps_design_step *out)
 {
     const ps_workload *w = &d->workload;
     sizes s;
-    ps_design_point point = {.fits = 1};
+    ps_design_point point = NOTHING_KNOWN;
     PS_TRY(measure(d, plan, &s));
     PS_TRY(place_experts(d, &s, &point));
     const ps_play_options options = {.rows = w->batch,

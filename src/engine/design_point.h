@@ -70,8 +70,8 @@ typedef struct ps_design_point {
     double layer_attention_bytes;    // of a rank: weights of attention of the first layer,
     double layer_kv_bytes;           //   its KV at the end,
     double layer_ffn_bytes;          //   its feed-forward weights
-    double area_mm2;                 // of a chip; 0: not known
-    double tokens_per_s_per_mm2;     // of all chips; 0: not known
+    double area_mm2;                 // of a chip; NAN: not known, and so the others
+    double tokens_per_s_per_mm2;     // of all chips
     double tokens_per_s_per_die_mm2; // of one chip, as some figures count
     double fits;                     // 1, or 0: memory_bytes are more than a rank has
     double meets_slo;                // 1 or 0
@@ -86,11 +86,17 @@ extern const ps_design_metric ps_design_metrics[];
 extern const size_t ps_design_metric_count;
 double ps_design_metric_of(const ps_design_metric *metric, const ps_design_point *point);
 
+// What can be said of a point without its model. PS_INVALID: its workload or its machine
+// contradicts itself; the message names the member.
+PS_MUST_USE ps_status ps_design_check(const ps_machine *machine, const ps_workload *workload);
+
 // file: NULL for a model by architecture alone. Scratch comes from the arena, which may be reset
 // afterwards. What does not fit into memory is computed all the same.
 //
-// PS_INVALID      a workload that contradicts itself; the message names the member
-// PS_UNSUPPORTED  more ranks than the model can be shared by
+// PS_INVALID      as ps_design_check
+// PS_UNSUPPORTED  the model cannot be planned so: more ranks than it can be shared by, columns that
+//                 weights of so many bits do not take, a workspace beyond all limits, experts that
+//                 are nowhere
 PS_MUST_USE ps_status ps_design_point_play(const ps_model_config *config, const ps_gguf *file,
                                            const ps_machine *machine, const ps_workload *workload,
                                            ps_arena *arena, ps_design_point *out);

@@ -114,8 +114,11 @@ ps_status ps_json_value_read(const ps_json_field *field, const json_t *value, vo
     const bool is_whole = field->kind == PS_JSON_F64 || json_is_integer(value);
     if (!json_is_number(value) || !is_whole ||
         !(number >= field->lowest && number <= field->highest)) {
-        return ps_fail(PS_INVALID, "%s: a %snumber from %g to %g would be right", field->key,
-                       field->kind == PS_JSON_F64 ? "" : "whole ", field->lowest, field->highest);
+        return field->kind == PS_JSON_F64
+                   ? ps_fail(PS_INVALID, "%s: a number from %g to %g would be right", field->key,
+                             field->lowest, field->highest)
+                   : ps_fail(PS_INVALID, "%s: a whole number from %.0f to %.0f would be right",
+                             field->key, field->lowest, field->highest);
     }
     if (field->kind == PS_JSON_U32) {
         *(uint32_t *)at = (uint32_t)number;

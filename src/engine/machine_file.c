@@ -237,12 +237,20 @@ ps_status ps_machine_read(const json_t *object, ps_arena *arena, ps_machine_note
 
 // ---- checking
 
-static bool is_given(const ps_machine_notes *notes, const char *key)
+static bool is_zero(const ps_json_field *field, const ps_machine *machine)
+{
+    static const uint64_t ZERO = 0; // of a number of any kind
+    const size_t bytes = field->kind == PS_JSON_U32 ? sizeof(uint32_t) : sizeof(uint64_t);
+    return memcmp((const char *)machine + field->offset, &ZERO, bytes) == 0;
+}
+
+// notes NULL: what is 0 is not given.
+static bool is_given(const ps_machine *machine, const ps_machine_notes *notes, const char *key)
 {
     const ps_json_field *field;
     for (size_t i = 0; (field = ps_machine_key(i)) != NULL; i++) {
         if (strcmp(field->key, key) == 0) {
-            return notes->of[i].is_given;
+            return notes != NULL ? notes->of[i].is_given : !is_zero(field, machine);
         }
     }
     ps_assert(false);
@@ -290,16 +298,27 @@ static const char *const WANTS[][2] = {
     {"l2_mm2_per_mib", "area_nm"},
 };
 
-ps_status ps_machine_check(const ps_machine *machine, const ps_machine_notes *notes)
+static ps_status check_wants(const ps_machine *machine, const ps_machine_notes *notes)
 {
-    const ps_machine_profile *profile = &machine->profile;
-    PS_TRY(check_all_given(notes));
     for (size_t i = 0; i < COUNT_OF(WANTS); i++) {
-        if (is_given(notes, WANTS[i][0]) && !is_given(notes, WANTS[i][1])) {
+        if (is_given(machine, notes, WANTS[i][0]) && !is_given(machine, notes, WANTS[i][1])) {
             return ps_fail(PS_INVALID, "%s without %s; both or none would be right", WANTS[i][0],
                            WANTS[i][1]);
         }
     }
+    return PS_OK;
+}
+
+ps_status ps_machine_check_changed(const ps_machine *machine)
+{
+    return check_wants(machine, NULL);
+}
+
+ps_status ps_machine_check(const ps_machine *machine, const ps_machine_notes *notes)
+{
+    const ps_machine_profile *profile = &machine->profile;
+    PS_TRY(check_all_given(notes));
+    PS_TRY(check_wants(machine, notes));
     if (profile->comm_shape == PS_COMM_SHAPE_FLAT &&
         profile->comm_step_ns + profile->server_step_ns > 0) {
         return ps_fail(PS_INVALID,
@@ -312,7 +331,7 @@ ps_status ps_machine_check(const ps_machine *machine, const ps_machine_notes *no
                        "server_ranks with a comm_shape that knows no servers; \"ring\", "
                        "\"mesh\" or \"tree\" would be right");
     }
-    if (is_given(notes, "join") && !machine->has_prefetch_stream) {
+    if (is_given(machine, notes, "join") && !machine->has_prefetch_stream) {
         return ps_fail(PS_INVALID, "join without \"prefetch_stream\": true, for whose end it says "
                                    "how to wait; both or none would be right");
     }

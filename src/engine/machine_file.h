@@ -47,6 +47,10 @@ PS_MUST_USE ps_status ps_machine_read(const json_t *object, ps_arena *arena,
 // message names the key.
 PS_MUST_USE ps_status ps_machine_check(const ps_machine *machine, const ps_machine_notes *notes);
 
+// The same of a machine that is right but for numbers that were changed one by one, each in its
+// range: whether one of them says nothing without another. 0 stands for what is not given.
+PS_MUST_USE ps_status ps_machine_check_changed(const ps_machine *machine);
+
 // Whether the rates are such that plans can be made with them; PS_INVALID names the one that is
 // not.
 PS_MUST_USE ps_status ps_machine_check_rates(const ps_machine *machine);

@@ -97,13 +97,14 @@ static ps_status parse_file(const char *path, ps_arena *arena, ps_model_source *
     return status == PS_OK ? PS_OK : ps_file_name_error(path, status);
 }
 
+ps_status ps_model_source_advise(const char *name, ps_status opened)
+{
+    return opened == PS_NOT_FOUND && could_be_shipped(name) ? advise(name) : opened;
+}
+
 static ps_status open_file(const char *path, ps_arena *arena, ps_model_source *source)
 {
-    const ps_status opened = ps_model_file_open(path, &source->file);
-    if (opened == PS_NOT_FOUND && could_be_shipped(path)) {
-        return advise(path);
-    }
-    PS_TRY(opened);
+    PS_TRY(ps_model_source_advise(path, ps_model_file_open(path, &source->file)));
     const ps_status status = ps_model_read(source->file.gguf, arena, &source->config);
     if (status != PS_OK) {
         ps_model_file_close(&source->file);
@@ -173,9 +174,11 @@ bool ps_model_source_is_architecture(const char *name)
 ps_status ps_model_source_open_file(const char *name, ps_model_file *out)
 {
     if (ps_model_source_is_architecture(name)) {
-        return ps_fail(PS_INVALID,
-                       "%s is an architecture without weights; plan, simulate and explore take it",
-                       name);
+        return ps_fail(
+            PS_INVALID,
+            "%s is an architecture without weights; info, plan, simulate, explore and tune "
+            "--machine take it",
+            name);
     }
     return ps_model_file_open(name, out);
 }

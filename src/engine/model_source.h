@@ -30,6 +30,10 @@ PS_MUST_USE ps_status ps_model_source_open(const char *name, uint32_t weight_bit
                                            ps_model_source *out);
 void ps_model_source_close(ps_model_source *source);
 
+// What became of opening a file called so. Where it is not there and `name` could be one of those
+// that are shipped, the message lists these, and the nearest.
+PS_MUST_USE ps_status ps_model_source_advise(const char *name, ps_status opened);
+
 // Opens a file for somebody who needs weights, or the tokenizer: as ps_model_file_open, and
 // PS_INVALID for an architecture.
 PS_MUST_USE ps_status ps_model_source_open_file(const char *name, ps_model_file *out);

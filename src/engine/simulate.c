@@ -1,7 +1,7 @@
 // engine/simulate.c - design points of a model by its name.
 #include "engine/simulate.h"
 
-#include "engine/session_plans.h"
+#include "engine/model_internal.h"
 
 #define ARENA_BYTES ((size_t)4 << 30)
 #define CONTEXT_DEFAULT 4096u
@@ -35,7 +35,6 @@ ps_status ps_simulation_play(const ps_simulation *simulation, const ps_workload 
                              ps_design_point *out)
 {
     ps_arena arena;
-    PS_TRY(ps_sums_check((ps_comm_schedule)workload->comm_schedule, workload->sequence_parallel));
     ps_arena_init(&arena, ARENA_BYTES);
     const ps_model_source *model = &simulation->model;
     const ps_status status = ps_design_point_play(model->config, model->file.gguf,
@@ -48,7 +47,6 @@ ps_status ps_simulation_step(const ps_simulation *simulation, const ps_workload 
                              ps_arena *arena, ps_design_step *out)
 {
     const ps_model_source *model = &simulation->model;
-    PS_TRY(ps_sums_check((ps_comm_schedule)workload->comm_schedule, workload->sequence_parallel));
     return ps_engine_name_file(simulation->name,
                                ps_design_step_play(model->config, model->file.gguf,
                                                    simulation->machine, workload, arena, out));

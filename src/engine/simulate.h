@@ -23,8 +23,7 @@ void ps_simulation_close(ps_simulation *simulation);
 // for if that is less.
 uint32_t ps_simulation_context(const ps_simulation *simulation);
 
-// As ps_design_point_play and ps_design_step_play, with the model's name before messages; and
-// PS_INVALID where sums of ranks cannot be made in both ways.
+// As ps_design_point_play and ps_design_step_play, with the model's name before messages.
 PS_MUST_USE ps_status ps_simulation_play(const ps_simulation *simulation,
                                          const ps_workload *workload, ps_design_point *out);
 PS_MUST_USE ps_status ps_simulation_step(const ps_simulation *simulation,

@@ -63,15 +63,16 @@ def test_what_needs_weights_says_so():
                         ("compile", "-o", made), ("tune",), ("experts record", "-p", "x", "-o", made)):
             for name in ("llama3-70b", config):
                 words = command[0].split()
-                refused(*words, name, *command[1:], says=[name + " is an architecture without weights; plan, simulate and "
-                                                          "explore take it"])
+                refused(*words, name, *command[1:], says=[name + " is an architecture without weights; info, plan, "
+                                                          "simulate, explore and tune --machine take it"])
         refused("plan", "llama3-70b", "-o", made, *SHAPE, says=["llama3-70b", "without -o"])
         assert not os.listdir(folder)
 
 
 def test_wrong_names():
-    line = refused("plan", "lama3-8b", says=["the nearest is llama3-8b of"])
-    assert all(name in line for name in NAMES), line
+    for command in ("plan", "info"):
+        line = refused(command, "lama3-8b", says=["the nearest is llama3-8b of"])
+        assert all(name in line for name in NAMES), line
     refused("plan", "./llama3-8b", says=["./llama3-8b"])
     refused("plan", MODEL, "--weight-bits", "8", *SHAPE, says=["those of a file have types of their own"])
     for bits in ("3", "5", "32"):

@@ -58,6 +58,10 @@ def test_rows_are_the_product():
                 speedup = row["baseline.total_ns"] / row["total_ns"]
                 assert abs(row["speedup"] / speedup - 1) < 1e-5, row
                 assert row["workload.ranks"] > 1 or row["speedup"] == 1, row
+        # An area that nobody has given is none.
+        row, = points(write(folder, {**SPEC, "machine": "mi300x", "plots": [], "expect": [], "sweep": [
+            {"field": "workload.batch", "values": [1]}]}, "area.json"))
+        assert row["area_mm2"] is None and row["tokens_per_s_per_mm2"] is None and row["baseline.area_mm2"] is None, row
         slow = [row["baseline.step_ns"] for row in rows if row["workload.ranks"] == 2 and row["workload.batch"] == 4]
         assert slow == sorted(slow) and slow[0] < slow[-1]
 
@@ -175,8 +179,11 @@ def test_runs_go_on():
         assert read(out + ".journal") == kept
         with open(out + ".journal", "ab") as file:
             file.write(b"[0,1999,[1")  # as of a run that was killed
+        with open(out + ".csv", "wb") as file:
+            file.write(b"of a run that was ended when it wrote")
         output("explore", path, "-o", out, "--format", "csv", "--resume")
         assert read(out + ".csv") == read(whole + ".csv") and not os.path.exists(out + ".journal")
+        refused("explore", path, "-o", out, "--format", "csv", "--resume", says=["out.csv", "--force"])  # nothing to go on with
 
 
 def test_runs_that_were_killed_go_on():
@@ -217,13 +224,23 @@ def test_refusals():
         refused("explore", path, says=["llama3-8b"])
         path = write(folder, {**SPEC, "workload": {"prompt_tokens": 64}})
         refused("explore", path, says=["workload.batch=1", "prompt_tokens"])
+        path = write(folder, {**SPEC, "workload": {"sequence_parallel": True}})  # with a timeline that is fused
+        made = os.path.join(folder, "made")
+        refused("explore", path, "-o", made, says=["plots[1]", "fused", "sequence-parallel"])
+        path = write(folder, {**LONG, "machine": "r9700", "set": {"machine.server_ranks": 2}})
+        refused("explore", path, "-o", made, says=["machine.read_gbs=1000", "server_comm_gbs"])
+        assert not [name for name in os.listdir(folder) if name.startswith("made")]
         path = write(folder, SPEC)
         refused("explore", says=["--list"])
         refused("explore", path, "--all", says=["--all"])
+        for more in ((path,), ("--all",), ("-o", "x"), ("--check",), ("--resume",)):
+            refused("explore", "--list", *more, says=["--list", more[0]])
         refused("explore", path, "--format", "csv", says=["--format", "-o"])
         refused("explore", path, "--resume", says=["--resume", "-o"])
         refused("explore", path, "-o", os.path.join(folder, "x"), "--format", "cvs", says=["--format", "csv"])
         refused("explore", path, "-o", os.path.join(folder, "no", "x"), says=["no/x"])
+        refused("explore", path, "-o", folder + "/", says=["-o", folder])
+        refused("explore", path, "-o", "", says=["-o"])
         refused("explore", os.path.join(folder, "none.json"), says=["none.json"])
         with open(path, "w", encoding="utf-8") as file:
             file.write('{"title": "t",\n "title": 3}')

@@ -220,6 +220,8 @@ def test_errors():
     refused("simulate", "lama3-8b", says=["lama3-8b", "llama3-8b"])
     refused("simulate", "llama3-8b", "--machine", "ascend", says=["ascend", "ascend-910b"])
     refused("simulate", says=["no model"])
+    for option in ("--experts-kept", "--coverage"):
+        refused("simulate", "llama3-8b", "--machine", "a100", option, "0.5", says=["llama3-8b", option, "no experts"])
 
 
 if __name__ == "__main__":

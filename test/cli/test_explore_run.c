@@ -124,7 +124,9 @@ static ps_status play_hill(void *context, const ps_explore_point *point, ps_aren
     *played += 1;
     *out = (ps_design_point){.tokens_per_s = 1000 - 10 * x * x - 10 * y * y - x * y,
                              .fits = point->workload.batch <= 60};
-    return point->machine.read_gbs > 900 ? ps_fail(PS_UNSUPPORTED, "too fast") : PS_OK;
+    return point->machine.read_gbs > 900   ? ps_fail(PS_UNSUPPORTED, "too fast")
+           : point->machine.read_gbs < 1.2 ? ps_fail(PS_INVALID, "too slow")
+                                           : PS_OK;
 }
 
 static void search(const char *more, uint32_t *played, double *gbs, double *batch, double *best)
@@ -262,6 +264,68 @@ static void test_journal(void **state)
     assert_int_equal(PS_NOT_FOUND, ps_explore_journal_resume(path, 5, &reader, &journal));
 }
 
+// Two runs with the same -o.
+static void test_one_run_writes_a_journal(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/ps_journal_XXXXXX";
+    const int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    (void)close(descriptor);
+    taken t = {0};
+    const ps_explore_journal_reader reader = {&t, take};
+    const ps_result_cell cells[] = {{.number = 0.5}, {.number = NAN}, {.text = NULL}};
+    ps_explore_journal first;
+    ps_explore_journal second = {0};
+    assert_int_equal(PS_OK, ps_explore_journal_create(path, 5, &first));
+    assert_int_equal(PS_OK, ps_explore_journal_add(&first, 0, 3, cells, 3));
+    assert_int_equal(PS_INVALID, ps_explore_journal_create(path, 5, &second));
+    assert_non_null(strstr(ps_error_message(), "another run"));
+    assert_int_equal(PS_INVALID, ps_explore_journal_resume(path, 5, &reader, &second));
+    assert_null(second.file);
+    assert_int_equal(PS_OK, ps_explore_journal_add(&first, 0, 4, cells, 3));
+    ps_explore_journal_close(&first, false);
+    assert_int_equal(PS_OK, ps_explore_journal_resume(path, 5, &reader, &second));
+    assert_int_equal(2, t.count);
+    ps_explore_journal_close(&second, true);
+}
+
+// Nothing is left to be closed.
+static void test_a_disk_that_is_full(void **state)
+{
+    (void)state;
+    ps_explore_journal journal = {0};
+    assert_int_equal(PS_IO, ps_explore_journal_create("/dev/full", 5, &journal));
+    assert_null(journal.file);
+}
+
+// A contradiction in the last row is told before the first one is played.
+static void test_rows_are_checked_before(void **state)
+{
+    (void)state;
+    static const char *const SPECS[][2] = {
+        {"{" START "'workload': {'context_tokens': 64}, 'sweep': [{'field':"
+         " 'workload.prompt_tokens', 'values': [1, 63, 64]}]}",
+         "workload.prompt_tokens=64: prompt_tokens is 64"},
+        {"{" START "'workload': {'context_tokens': 64}, 'baseline': {'workload.prompt_tokens': 65},"
+         " 'sweep': [{'field': 'workload.batch', 'values': [1, 2]}]}",
+         "workload.batch=1: baseline: prompt_tokens is 65"},
+        {"{" START "'sweep': [{'field': 'machine.server_ranks', 'values': [8]}]}",
+         "machine.server_ranks=8: server_ranks without server_comm_gbs"},
+    };
+    for (size_t i = 0; i < sizeof SPECS / sizeof SPECS[0]; i++) {
+        read_spec r;
+        ps_explore_rows rows;
+        assert_int_equal(PS_OK, read_text(&r, SPECS[i][0]));
+        const ps_explore_job job = job_of(&r, NULL, 1);
+        assert_int_equal(PS_OK, ps_explore_rows_make(&r.spec, &rows));
+        assert_int_equal(PS_INVALID, ps_explore_rows_check(&job, &rows));
+        assert_non_null(strstr(ps_error_message(), SPECS[i][1]));
+        ps_explore_rows_free(&rows);
+        close_spec(&r);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +336,9 @@ int main(void)
         cmocka_unit_test(test_search_keeps_conditions),
         cmocka_unit_test(test_search_without_any_point),
         cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_one_run_writes_a_journal),
+        cmocka_unit_test(test_a_disk_that_is_full),
+        cmocka_unit_test(test_rows_are_checked_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -384,7 +384,7 @@ static const struct {
      "phi3, phi3small, qwen2, qwen3, qwen3_moe, gemma3_text",
      "'qwen3_moe'", "'qwen3_mo'"},
     {PS_INVALID, "'hidden_size' is missing", "'hidden_size': 64", "'hidden_size': null"},
-    {PS_INVALID, "hidden_size: a whole number from 1 to 1.67772e+07 would be right",
+    {PS_INVALID, "hidden_size: a whole number from 1 to 16777216 would be right",
      "'hidden_size': 64", "'hidden_size': '64'"},
     {PS_INVALID, "hidden_size: a whole number", "'hidden_size': 64", "'hidden_size': 64.0"},
     {PS_INVALID, "hidden_size: a whole number", "'hidden_size': 64", "'hidden_size': -64"},

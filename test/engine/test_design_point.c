@@ -314,18 +314,135 @@ static void test_workloads_that_cannot_be(void **state)
         {{.batch = 1, .context_tokens = 100, .ranks = 1, .kv_bits = 5}, "kv_bits is 5"},
         {{.batch = 1, .context_tokens = 100, .prompt_tokens = 100, .ranks = 1}, "prompt_tokens"},
         {{.batch = 1, .context_tokens = 100, .ranks = 4, .context_shards = 3}, "a divisor"},
+        {{.batch = 1,
+          .context_tokens = 100,
+          .ranks = 2,
+          .comm_schedule = PS_COMM_FUSED,
+          .sequence_parallel = true},
+         "--sequence-parallel"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ps_arena arena;
         ps_design_point point;
         ps_arena_init(&arena, ARENA_BYTES);
-        assert_int_not_equal(
+        assert_int_equal(
             ps_design_point_play(&m.config, NULL, &machine, &cases[i].workload, &arena, &point),
-            PS_OK);
+            PS_INVALID);
+        assert_non_null(strstr(ps_error_message(), cases[i].says));
+        assert_int_equal(ps_design_check(&machine, &cases[i].workload), PS_INVALID);
         assert_non_null(strstr(ps_error_message(), cases[i].says));
         ps_arena_deinit(&arena);
     }
     (void)point_of(&m, &machine, &good);
+}
+
+static ps_status status_of(const made_model *m, const ps_machine *machine,
+                           const ps_workload *workload)
+{
+    ps_arena arena;
+    ps_design_point point;
+    ps_arena_init(&arena, ARENA_BYTES);
+    const ps_status status = ps_design_point_play(&m->config, NULL, machine, workload, &arena,
+                                                  &point);
+    ps_arena_deinit(&arena);
+    return status;
+}
+
+// Numbers of a machine that were changed one by one.
+static void test_machines_that_cannot_be(void **state)
+{
+    (void)state;
+    ps_gen gen = {.state = 1};
+    made_model m;
+    make_model(&gen, &m);
+    const ps_workload workload = {.batch = 1, .context_tokens = 100, .ranks = 4};
+    ps_machine servers = make_machine(&gen);
+    ps_machine area = servers;
+    servers.profile.comm_shape = PS_COMM_SHAPE_RING;
+    servers.profile.server_ranks = 2;
+    assert_int_equal(status_of(&m, &servers, &workload), PS_INVALID);
+    assert_non_null(strstr(ps_error_message(), "server_ranks without server_comm_gbs"));
+    assert_int_equal(ps_design_check(&servers, &workload), PS_INVALID);
+    servers.profile.server_comm_gbs = 1;
+    assert_int_equal(ps_design_check(&servers, &workload), PS_OK);
+    assert_int_equal(status_of(&m, &servers, &workload), PS_OK);
+    area.profile.core_mm2 = 100;
+    assert_int_equal(ps_design_check(&area, &workload), PS_INVALID);
+    assert_non_null(strstr(ps_error_message(), "core_mm2 without l2_mm2_per_mib"));
+}
+
+// A model that cannot be planned so is no fault of the workload: a sweep goes on.
+static void test_plans_that_cannot_be(void **state)
+{
+    (void)state;
+    ps_gen gen = {.state = 1};
+    made_model m;
+    make_model(&gen, &m);
+    const ps_machine machine = make_machine(&gen);
+    ps_workload workload = {.batch = 65536, .context_tokens = 100, .ranks = 1};
+    const uint32_t vocabulary = m.config.vocabulary;
+    m.config.vocabulary = 1 << 24;
+    assert_int_equal(status_of(&m, &machine, &workload), PS_UNSUPPORTED);
+    assert_non_null(strstr(ps_error_message(), "workspace"));
+    m.config.vocabulary = vocabulary;
+    workload = (ps_workload){.batch = 1, .context_tokens = 100, .ranks = 256};
+    assert_int_equal(status_of(&m, &machine, &workload), PS_UNSUPPORTED);
+    workload = (ps_workload){.batch = 1, .context_tokens = 100, .ranks = 1, .weight_bits = 8};
+    assert_int_equal(status_of(&m, &machine, &workload), PS_OK);
+    m.config.dim += 16; // no whole blocks
+    assert_int_equal(status_of(&m, &machine, &workload), PS_UNSUPPORTED);
+    assert_non_null(strstr(ps_error_message(), "a multiple of"));
+}
+
+static void test_what_is_not_known_is_no_number(void **state)
+{
+    (void)state;
+    ps_gen gen = {.state = 1};
+    made_model m;
+    make_model(&gen, &m);
+    ps_machine machine = make_machine(&gen);
+    machine.l2_bytes = 3 << 20;
+    const ps_workload workload = {.batch = 2, .context_tokens = 100, .ranks = 2};
+    ps_design_point point = point_of(&m, &machine, &workload);
+    assert_true(isnan(point.area_mm2) && isnan(point.tokens_per_s_per_mm2) &&
+                isnan(point.tokens_per_s_per_die_mm2));
+    machine.profile.area_nm = 5;
+    machine.profile.core_mm2 = 400;
+    machine.profile.l2_mm2_per_mib = 2;
+    point = point_of(&m, &machine, &workload);
+    assert_true(point.area_mm2 == 406);
+    assert_true(fabs(point.tokens_per_s_per_die_mm2 * 406 / point.tokens_per_s - 1) < 1e-9);
+    assert_true(fabs(point.tokens_per_s_per_mm2 * 812 / point.tokens_per_s - 1) < 1e-9);
+}
+
+// By hand: every matrix of a dense model, a vector before each block and behind the last.
+static void test_memory_of_a_dense_model(void **state)
+{
+    (void)state;
+    ps_gen gen = ps_gen_start();
+    for (int round = 0; round < ROUNDS; round++) {
+        made_model m;
+        do {
+            make_model(&gen, &m);
+        } while (m.config.experts > 0);
+        const ps_machine machine = make_machine(&gen);
+        ps_workload w = make_workload(&gen, &m);
+        w.ranks = 1;
+        const double bytes = w.weight_bits / 8.0;
+        const double dim = m.config.dim;
+        const double heads = m.layers[0].heads;
+        const double kv_heads = m.layers[0].kv_heads;
+        double elements = 2 * dim * m.config.vocabulary;
+        for (uint32_t i = 0; i < m.config.layers; i++) {
+            elements += 64 * dim * (2 * heads + 2 * kv_heads) + 3 * dim * m.layers[i].ffn;
+        }
+        const double vectors = (2 * m.config.layers + 1) * dim * 4;
+        const double kv = 2 * 64 * kv_heads * (w.kv_bits / 8.0) * w.batch * w.context_tokens;
+        const ps_design_point point = point_of(&m, &machine, &w);
+        assert_true(fabs(point.weight_bytes / (elements * bytes + vectors) - 1) < 1e-12);
+        assert_true(fabs(point.kv_bytes / (kv * m.config.layers) - 1) < 1e-12);
+        assert_true(point.layer_kv_bytes == kv);
+    }
 }
 
 int main(void)
@@ -336,6 +453,10 @@ int main(void)
         cmocka_unit_test(test_bytes_are_conserved),
         cmocka_unit_test(test_the_same_input_gives_the_same_bits),
         cmocka_unit_test(test_workloads_that_cannot_be),
+        cmocka_unit_test(test_machines_that_cannot_be),
+        cmocka_unit_test(test_plans_that_cannot_be),
+        cmocka_unit_test(test_memory_of_a_dense_model),
+        cmocka_unit_test(test_what_is_not_known_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
