@@ -424,6 +424,11 @@ static ps_status check_options(const ps_cli_options *options)
                               options->machine != NULL || options->time_limit > 0 ||
                               options->batches.count > 0 || options->max_num_seqs > 0;
     PS_TRY(wants_ratios ? ps_cli_model_check(options) : PS_OK);
+    if (options->machine == NULL && options->model != NULL &&
+        ps_model_source_is_architecture(options->model)) { // its steps cannot be run
+        ps_model_file file;
+        return ps_model_source_open_file(options->model, &file);
+    }
     PS_TRY(check_emit(options));
     if (options->max_num_seqs > 0 && options->batches.count > 0) {
         return ps_fail(PS_INVALID, "--max-num-seqs and --batch together; one of them would be "

@@ -160,10 +160,10 @@ static double vector_bytes(const ps_play_work *w, const ps_plan_step *step)
 // written back.
 static double written_ns(const ps_play_work *w, const ps_plan_step *step)
 {
-    const ps_value *kv = &value_of(w, step->inputs[step->input_count - 1])->is;
     if (step->op != PS_OP_KV_WRITE) {
         return 0;
     }
+    const ps_value *kv = &value_of(w, step->inputs[2])->is;
     const double bytes = (double)ps_kv_part_bytes(kv->dtype, kv->head_dim) * kv_heads(kv);
     return 2 * w->options->rows * bytes / w->machine->workers.kv_gbs;
 }

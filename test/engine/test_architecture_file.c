@@ -543,7 +543,8 @@ static void test_sources(void **state)
     assert_int_equal(PS_DTYPE_I4, source.config->weight_dtype);
     assert_true(source.file.gguf == NULL && source.config->layers == 4);
     ps_model_source_close(&source);
-    expect_failure(PS_INVALID, "is an architecture without weights; plan, simulate and explore",
+    expect_failure(PS_INVALID,
+                   "is an architecture without weights; info, plan, simulate, explore and tune",
                    ps_model_source_open_file(path, &file));
     (void)unlink(path);
     write_config(replaced("'hidden_size': 64", "'hidden_size': 0"), path);
