@@ -372,10 +372,16 @@ def main():
     parser.add_argument("--search", type=int, metavar="N", help="random sets that are tried")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--join", choices=("event", "stream", "barrier"), default=SHIPPED["join"])
-    parser.add_argument("--start", default="{}", metavar="JSON", help="a set as it is printed, refined too")
+    parser.add_argument("--start", type=json.loads, default={}, metavar="JSON", help="a set as it is printed, refined too")
     parser.add_argument("--table1", type=float, default=1, metavar="W", help="weight of Table 1 in a search")
     parser.add_argument("--ablate", action="store_true")
     options = parser.parse_args()
+    if not Path(options.prestage).is_file():
+        parser.error(f"{options.prestage} is not there; make builds it")
+    if not isinstance(options.start, dict) or not set(options.start) <= set(SHIPPED):
+        parser.error(f"--start: an object of {', '.join(KEYS)} would be right")
+    if options.search == 0 and not options.start and options.join != SHIPPED["join"]:
+        parser.error("--search 0 has nothing to start from; --start JSON, or a larger N, would be right")
     with tempfile.TemporaryDirectory() as folder:
         sources = Sources(options.prestage, options.threads, folder)
         if options.ablate:
@@ -386,8 +392,8 @@ def main():
             table(["one thing changed", "fail", "loss", "which"], rows)
         elif options.search is not None:
             judge = Judge(sources, options.table1)
-            start = json.loads(options.start)
-            print_sets(search(judge, options.search, options.seed, options.join, start), options.join)
+            found = search(judge, options.search, options.seed, options.join, options.start)
+            print_sets(found, options.join)
         else:
             judge = Judge(sources)
             print_expectations(judge({}))
