@@ -2,7 +2,7 @@
 """How well the shipped profile ascend-910b plays what the PRESERVE paper says, and how well others would.
 
     bench/fit-ascend.py [--threads N] [--prestage FILE]                          3 minutes of a processor
-    bench/fit-ascend.py --search N [--seed S] [--join MODE]                       N = 80: 15 minutes
+    bench/fit-ascend.py --search N [--seed S] [--join MODE]                       N = 80: half an hour
     bench/fit-ascend.py --ablate                                                 15 seconds
 
 Without an option: every expectation of data/paper/preserve-*.json, but for the sizes of Figure 2, with ours beside the
