@@ -115,6 +115,12 @@ typedef struct ps_op_attributes {
 #undef F32
 } ps_op_attributes;
 
+// Whether it reads the positions of a KV: attention, whole or in parts that are merged later.
+static inline bool ps_op_attends(ps_op op)
+{
+    return op == PS_OP_ATTENTION || op == PS_OP_ATTENTION_PARTIAL;
+}
+
 // Of so many positions of a KV, those that this rank holds, where several share them; the most that
 // one of them holds.
 static inline uint64_t ps_context_share(const ps_op_attributes *attributes, uint64_t positions)

@@ -2,6 +2,7 @@
 #ifndef PS_BASE_VALUE_H
 #define PS_BASE_VALUE_H
 
+#include "base/layout.h"
 #include "base/ops.h"
 
 typedef uint32_t ps_value_id; // index into the values of a graph or a plan
@@ -35,6 +36,17 @@ static inline uint64_t ps_value_kv_bytes(const ps_value *kv)
 {
     return ps_dtype_row_bytes(kv->dtype, kv->columns) +
            ps_dtype_row_bytes(kv->v_dtype, kv->columns);
+}
+
+// Bytes of a weight as it is kept, all experts of a stack: packed, or a row of numbers where it is
+// a vector, which has no groups of rows.
+static inline uint64_t ps_value_weight_bytes(const ps_value *weight)
+{
+    if (weight->rows == 1 && weight->experts == 0 && weight->dtype == PS_DTYPE_F32) {
+        return weight->columns * sizeof(float);
+    }
+    return ps_packed_bytes(weight->dtype, weight->rows, weight->columns) *
+           (weight->experts == 0 ? 1 : weight->experts);
 }
 
 // An operator with its operands.

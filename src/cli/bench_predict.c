@@ -1,9 +1,10 @@
 // cli/bench_predict.c - `prestage bench --predict`: steps as they are predicted, and as they ran.
 //
 // A test is a decode step of one row of each of some sequences, at one length of their contexts.
-// The plan that the session runs for it is played with the model's rates (engine/predict.h); what
-// was measured is the median over repetitions of a step's time, each repetition being some steps
-// from the same depth on, of all policies in turns.
+// The plan that the session runs for it is played with the model's rates (engine/predict.h), and
+// with what is read from memory right before each repetition, the median; what was measured is the
+// median over repetitions of a step's time, each repetition being some steps from the same depth
+// on, of all policies in turns.
 #include "base/quantile.h"
 #include "cli/bench.h"
 #include "cli/error_stats.h"
@@ -37,12 +38,20 @@ ps_status ps_bench_predict_check(const ps_cli_options *options)
                : PS_OK;
 }
 
+static double read_gbs(const ps_bench *b)
+{
+    double gbs[1000];
+    const uint32_t count = b->options->repetitions;
+    memcpy(gbs, b->side->row.read_gbs, count * sizeof *gbs);
+    return ps_median(gbs, count);
+}
+
 // A step in the middle of those measured.
 static ps_status predict(const ps_bench *b, ps_arena *arena, ps_prediction *out)
 {
     const ps_bench_test *test = &b->side->row.test;
     return ps_predict_step(b->model, b->side->session, test->sequences,
-                           test->depth + (test->generate - 1) / 2, arena, out);
+                           test->depth + (test->generate - 1) / 2, read_gbs(b), arena, out);
 }
 
 static result result_of(const ps_bench *b, const ps_prediction *prediction)
@@ -179,6 +188,7 @@ static void add_json(ps_bench *b, const result *is, const ps_prediction *predict
     ps_json_integer(json, "n_parallel", test->sequences);
     ps_json_integer(json, "n_depth", test->depth);
     ps_json_text(json, "policy", b->side->what.name);
+    ps_json_number(json, "read_gbs", read_gbs(b));
     ps_json_number(json, "predicted_ms", is->predicted_ms);
     ps_json_number(json, "measured_ms", is->measured_ms);
     ps_json_number(json, "lowest_ms", is->lowest_ms);

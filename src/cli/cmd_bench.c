@@ -185,6 +185,9 @@ static ps_status measure_once(ps_bench *b, const ps_bench_test *test, uint32_t r
     if (b->options->operators) {
         PS_TRY(ps_session_profile_start(b->side->session));
     }
+    if (b->options->predicts) {
+        row->read_gbs[repetition] = ps_predict_measure_read(b->model);
+    }
     const uint64_t start_ns = ps_clock_ns();
     PS_TRY(read_tokens(b, test, test->prompt));
     const uint64_t prompt_ns = ps_clock_ns() - start_ns;

@@ -8,7 +8,7 @@
 #define AT(member) offsetof(ps_cli_options, member)
 #define RUNS (PS_CLI_RUN)
 #define STEPS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_PLAN | PS_CLI_SIMULATE)
-#define SESSIONS (STEPS | PS_CLI_BENCH | PS_CLI_SIMULATE)
+#define SESSIONS (STEPS | PS_CLI_BENCH)
 #define STREAMS (PS_CLI_RUN | PS_CLI_PERPLEXITY | PS_CLI_BENCH | PS_CLI_EXPERTS_RECORD)
 #define SHAPES (SESSIONS | PS_CLI_TUNE)
 #define WRITES                                                                                     \

@@ -212,16 +212,6 @@ typedef struct sizes {
     double all_kv;         // of all layers, a position
 } sizes;
 
-// A vector has no groups of rows.
-static double weight_bytes(const ps_value *value)
-{
-    if (value->rows == 1 && value->experts == 0 && value->dtype == PS_DTYPE_F32) {
-        return (double)value->columns * sizeof(float);
-    }
-    return (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
-           (value->experts == 0 ? 1 : value->experts);
-}
-
 static void add_operand(sizes *s, const ps_plan_step *step, const ps_value *value, double times,
                         bool is_sample)
 {
@@ -231,7 +221,7 @@ static void add_operand(sizes *s, const ps_plan_step *step, const ps_value *valu
         s->all_kv += times * bytes;
         s->kv += is_sample ? bytes : 0;
     } else if (value->kind == PS_VALUE_WEIGHT) {
-        const double bytes = weight_bytes(value);
+        const double bytes = (double)ps_value_weight_bytes(value);
         *(value->experts > 0 ? &s->experts : &s->dense) += times * bytes;
         if (is_sample && (site == PS_SITE_ATTN_QKV || site == PS_SITE_ATTN_O)) {
             s->attention += bytes;

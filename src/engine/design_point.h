@@ -67,7 +67,7 @@ typedef struct ps_design_point {
     double weight_bytes;             // of a rank, experts that are kept among them
     double kv_bytes;                 // of a rank, at the end
     double memory_bytes;             // both
-    double layer_attention_bytes;    // of a rank: weights of attention of the first layer,
+    double layer_attention_bytes;    // of a rank and one layer: weights of attention,
     double layer_kv_bytes;           //   its KV at the end,
     double layer_ffn_bytes;          //   its feed-forward weights
     double area_mm2;                 // of a chip; NAN: not known, and so the others

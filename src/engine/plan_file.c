@@ -66,8 +66,7 @@ static uint64_t whole_bytes(const ps_plan *plan, const ps_op_attributes *prefetc
 {
     return value->kind == PS_VALUE_KV
                ? ps_context_share(prefetch, plan->context_max) * ps_value_kv_bytes(value)
-               : ps_packed_bytes(value->dtype, value->rows, value->columns) *
-                     (value->experts == 0 ? 1 : value->experts);
+               : ps_value_weight_bytes(value);
 }
 
 static json_t *prefetch_json(const ps_plan *plan, uint32_t i)
@@ -406,6 +405,9 @@ static ps_status plan_for(const ps_model_source *source, const ps_plan_options *
         pass.v_dtype = pass.k_dtype;
     }
     ps_memory_split split = {.streams = false};
+    // Rows of a session may be of one sequence; where nothing runs they are decoded ones, as in
+    // simulated time.
+    pass.sequences = source->file.gguf == NULL ? rows : 0;
     PS_TRY(split_memory(source->file.gguf, config, options, machine, &split));
     pass.streams_experts = split.streams;
     return ps_engine_make_plan(config, source->file.gguf, &pass, arena, out);

@@ -40,9 +40,27 @@ ps_status ps_predict_prepare(ps_model *model)
     return PS_OK;
 }
 
-ps_status ps_predict_step(const ps_model *model, const ps_session *session, uint32_t rows,
-                          uint32_t position, ps_arena *arena, ps_prediction *out)
+double ps_predict_measure_read(const ps_model *model)
 {
+    return ps_weights_measure_fill(model->weights, model->team, &model->kernels,
+                                   model->machine.llc_bytes);
+}
+
+// KV comes from the same memory.
+static ps_machine machine_at(const ps_machine *machine, double read_gbs)
+{
+    ps_machine now = *machine;
+    if (read_gbs > 0) {
+        now.workers.kv_gbs *= read_gbs / now.read_gbs;
+        now.read_gbs = read_gbs;
+    }
+    return now;
+}
+
+ps_status ps_predict_step(const ps_model *model, const ps_session *session, uint32_t rows,
+                          uint32_t position, double read_gbs, ps_arena *arena, ps_prediction *out)
+{
+    const ps_machine machine = machine_at(&model->machine, read_gbs);
     const ps_program *program = ps_session_program_for(session, rows, rows, position);
     const ps_play_options options = {.rows = rows, .position = position, .records = true};
     ps_played played;
@@ -56,7 +74,7 @@ ps_status ps_predict_step(const ps_model *model, const ps_session *session, uint
                        position);
     }
     const ps_plan *plan = ps_program_plan(program);
-    PS_TRY(ps_play_plan(plan, &model->machine, &options, arena, &played));
+    PS_TRY(ps_play_plan(plan, &machine, &options, arena, &played));
     PS_TRY(ps_operators_list(plan, &played, arena, &ops, &op_count));
     *out = (ps_prediction){.play = played.sums, .ops = ops, .op_count = op_count};
     return PS_OK;

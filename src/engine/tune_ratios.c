@@ -76,13 +76,6 @@ static uint32_t ratio_of(const ps_plan_step *step)
     return i;
 }
 
-static double whole_bytes(const ps_plan *plan, const ps_plan_step *prefetch)
-{
-    const ps_value *value = &plan->values[prefetch->inputs[0]].is;
-    return (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
-           (value->experts == 0 ? 1 : value->experts);
-}
-
 // Prefetches of one linear stand together, and all say what its window has time for.
 static uint32_t linear_end(const ps_plan *plan, uint32_t begin)
 {
@@ -109,7 +102,7 @@ static void read_windows(const ps_plan *plan, ps_ratio_start *out)
         }
         double bytes = 0;
         for (const uint32_t end = linear_end(plan, i); i < end; i++) {
-            bytes += whole_bytes(plan, &plan->steps[i]);
+            bytes += (double)ps_value_weight_bytes(&plan->values[plan->steps[i].inputs[0]].is);
         }
         whole[site] += bytes;
         fits[site] += step->attributes.fits < bytes ? step->attributes.fits : bytes;

@@ -248,7 +248,7 @@ static ps_status check_ranks(const ps_exec *exec, const ps_plan *plan)
 static bool can_prefetch_for(ps_op op)
 {
     return op == PS_OP_LINEAR || op == PS_OP_LINEAR_ALL_REDUCE || op == PS_OP_GATE_UP ||
-           op == PS_OP_EXPERT_GATE_UP || op == PS_OP_ATTENTION || op == PS_OP_ATTENTION_PARTIAL;
+           op == PS_OP_EXPERT_GATE_UP || ps_op_attends(op);
 }
 
 // From the last step to the first. next_reader [values]: the next step that reads it.

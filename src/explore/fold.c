@@ -1,8 +1,6 @@
 // explore/fold.c - a period in the middle, several times.
 #include "explore/fold.h"
 
-#include <string.h>
-
 // Periods that are played: what the first leaves in L2 has gone after the second, and the last is
 // not the one that is added.
 #define PERIODS 4u
@@ -20,20 +18,16 @@ ps_fold ps_fold_of(uint32_t layers, uint32_t period)
 
 ps_play ps_fold_sums(const ps_fold *fold, const ps_played *played)
 {
-    double sums[PS_PLAY_SUMS];
-    double begin[PS_PLAY_SUMS];
-    double end[PS_PLAY_SUMS];
-    ps_play all;
+    ps_play all = played->sums;
     if (fold->times == 0) {
-        return played->sums;
+        return all;
     }
     ps_assert(played->layer_count >= fold->first + fold->period);
-    memcpy(sums, &played->sums, sizeof sums);
-    memcpy(begin, &played->layer_begin[fold->first], sizeof begin);
-    memcpy(end, &played->layer_begin[fold->first + fold->period], sizeof end);
+    double *sums = (double *)&all;
+    const double *begin = (const double *)&played->layer_begin[fold->first];
+    const double *end = (const double *)&played->layer_begin[fold->first + fold->period];
     for (size_t i = 0; i < PS_PLAY_SUMS; i++) {
         sums[i] += fold->times * (end[i] - begin[i]);
     }
-    memcpy(&all, sums, sizeof all);
     return all;
 }

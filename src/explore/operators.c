@@ -22,11 +22,6 @@ double ps_operator_roof(const ps_play_span *sum)
     return sum->compute_ns > 0 ? ps_operator_intensity(sum) * sum->cold_ns / sum->compute_ns : 0;
 }
 
-static bool attends(ps_op op)
-{
-    return op == PS_OP_ATTENTION || op == PS_OP_ATTENTION_PARTIAL;
-}
-
 static void add(ps_play_span *sum, const ps_play_span *span)
 {
     sum->memory_bytes += span->memory_bytes;
@@ -46,9 +41,9 @@ ps_play_span ps_operators_sum(const ps_operator_row *rows, uint32_t count, ps_op
     ps_play_span sum = {.step = 0};
     for (uint32_t i = 0; i < count; i++) {
         const bool is_linear = rows[i].sum.words > 0 && rows[i].sum.compute_ns > 0 &&
-                               !attends(rows[i].op);
+                               !ps_op_attends(rows[i].op);
         if (kind == PS_OPERATORS_ALL || (kind == PS_OPERATORS_LINEAR && is_linear) ||
-            (kind == PS_OPERATORS_ATTENTION && attends(rows[i].op))) {
+            (kind == PS_OPERATORS_ATTENTION && ps_op_attends(rows[i].op))) {
             add(&sum, &rows[i].sum);
         }
     }

@@ -18,11 +18,6 @@ static const ps_value *value_of(const ps_play_work *w, uint32_t id)
     return &w->plan->values[id].is;
 }
 
-static bool attends(const ps_plan_step *step)
-{
-    return step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
-}
-
 static bool is_matrix(const ps_value *value)
 {
     return value->kind == PS_VALUE_WEIGHT && value->rows > 1;
@@ -65,21 +60,15 @@ static double kv_bytes(const ps_play_work *w, const ps_value *kv, double tokens)
     return sequences * tokens * (double)ps_value_kv_bytes(kv) * kv_part(w);
 }
 
-static double weight_bytes(const ps_value *value)
-{
-    return (double)ps_packed_bytes(value->dtype, value->rows, value->columns) *
-           (value->experts == 0 ? 1 : value->experts);
-}
-
 double ps_play_stored_bytes(const ps_play_work *w, const ps_plan_step *step, uint32_t id)
 {
     const ps_value *value = value_of(w, id);
     if (is_matrix(value)) {
         return step->op == PS_OP_EMBED
                    ? (double)(w->options->rows * ps_dtype_row_bytes(value->dtype, value->columns))
-                   : weight_bytes(value) * ps_play_used_part(w, step, id);
+                   : (double)ps_value_weight_bytes(value) * ps_play_used_part(w, step, id);
     }
-    return value->kind == PS_VALUE_KV && attends(step)
+    return value->kind == PS_VALUE_KV && ps_op_attends(step->op)
                ? kv_bytes(w, value, positions(w, step, value, w->options->position + 1ULL))
                : 0;
 }
@@ -100,7 +89,7 @@ double ps_play_asked_bytes(const ps_play_work *w, const ps_plan_step *prefetch)
     const double whole = value->kind == PS_VALUE_KV
                              ? kv_bytes(w, value,
                                         positions(w, prefetch, value, w->options->position))
-                             : weight_bytes(value) - prefetch->attributes.skip;
+                             : (double)ps_value_weight_bytes(value) - prefetch->attributes.skip;
     return prefetch->attributes.bytes == 0 ? whole : smaller(whole, prefetch->attributes.bytes);
 }
 
@@ -138,7 +127,7 @@ double ps_play_compute_ns(const ps_play_work *w, const ps_plan_step *step, doubl
                                             is_int8 ? m->int8_gops : m->f32_gops);
             count = rows * value->rows * value->columns;
             *(is_int8 ? &int8_ns : &f32_ns) += count / gops;
-        } else if (value->kind == PS_VALUE_KV && attends(step)) {
+        } else if (value->kind == PS_VALUE_KV && ps_op_attends(step->op)) {
             count = w->options->rows * positions(w, step, value, w->options->position + 1ULL) *
                     value_of(w, step->inputs[0])->columns * 2;
             f32_ns += count / first_known(m->workers.attention_gops, m->f32_gops);
@@ -153,9 +142,9 @@ double ps_play_fixed_ns(const ps_play_work *w, const ps_plan_step *step)
     const ps_machine_profile *p = &w->machine->profile;
     const uint8_t flags = ps_op_get(step->op)->flags;
     const bool multiplies = (flags & PS_OP_READS_WEIGHTS) != 0 && step->op != PS_OP_EMBED;
-    const double more_ns = (flags & PS_OP_VECTOR) != 0   ? p->vector_ns
-                           : attends(step) || multiplies ? p->matmul_ns
-                                                         : 0;
+    const double more_ns = (flags & PS_OP_VECTOR) != 0             ? p->vector_ns
+                           : ps_op_attends(step->op) || multiplies ? p->matmul_ns
+                                                                   : 0;
     return more_ns + w->machine->workers.step_ns;
 }
 

@@ -174,11 +174,6 @@ static double vector_ns(const ps_play_work *w, const ps_plan_step *step, double 
     return vector_bytes(w, step) * lag / w->machine->workers.vector_gbs;
 }
 
-static bool attends(const ps_plan_step *step)
-{
-    return step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
-}
-
 // Without rates of workers, as the scheduler predicts it for the largest step.
 static double small_ns(const ps_play_work *w, const ps_plan_step *step)
 {
@@ -204,9 +199,9 @@ ps_play_times ps_play_share(const ps_play_work *w, const ps_plan_step *step, dou
         t.cache_ns = warm_ns * lag;
         t.compute_ns = compute_ns * lag + vector_ns(w, step, lag);
         // Rates of attention are of kernels that wait for memory while they compute.
-        t.seen_ns = attends(step) ? 0
-                                  : (1 - w->machine->workers.overlap) *
-                                        smaller(t.memory_ns + t.cache_ns, t.compute_ns);
+        t.seen_ns = ps_op_attends(step->op) ? 0
+                                            : (1 - w->machine->workers.overlap) *
+                                                  smaller(t.memory_ns + t.cache_ns, t.compute_ns);
     }
     t.ns = larger(t.memory_ns + t.cache_ns, t.compute_ns) + t.seen_ns;
     return t;

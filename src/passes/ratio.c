@@ -55,10 +55,7 @@ static uint64_t weight_bytes(const ps_plan *plan, const ps_plan_step *step, uint
     case PS_OP_LINEAR_ALL_REDUCE:
     case PS_OP_GATE_UP:
     case PS_OP_EXPERT_GATE_UP:
-        return value->kind == PS_VALUE_WEIGHT
-                   ? ps_packed_bytes(value->dtype, value->rows, value->columns) *
-                         (value->experts == 0 ? 1 : value->experts)
-                   : 0;
+        return value->kind == PS_VALUE_WEIGHT ? ps_value_weight_bytes(value) : 0;
     default:
         return 0;
     }

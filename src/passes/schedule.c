@@ -357,8 +357,7 @@ static void measure_step(const scheduler *s, ps_plan_step *step)
             step->row_ops += gathers ? 0 : (uint64_t)input->rows * input->columns;
             uint64_t *ops = ps_dtype_is_quantised(input->dtype) ? &work.int8_ops : &work.f32_ops;
             *ops += rows * (gathers ? 0 : (uint64_t)input->rows * input->columns);
-        } else if (input->kind == PS_VALUE_KV &&
-                   (step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL)) {
+        } else if (input->kind == PS_VALUE_KV && ps_op_attends(step->op)) {
             // Decode reads the KV of one sequence; with many rows it stays in cache.
             const uint64_t positions = ps_context_share(&step->attributes, s->options->context_max);
             const uint64_t q_columns = value_of(s, step->inputs[0])->is.columns;

@@ -106,7 +106,7 @@ static uint64_t weight_bytes_of(const ps_plan_step *step, const ps_value *weight
 static void add_bytes(const ps_plan *plan, const ps_plan_step *step, const extent *is,
                       ps_profile_op *op)
 {
-    const bool attends = step->op == PS_OP_ATTENTION || step->op == PS_OP_ATTENTION_PARTIAL;
+    const bool attends = ps_op_attends(step->op);
     const uint64_t rows = step->output == PS_NO_VALUE
                               ? is->rows
                               : ps_plan_rows(plan, &plan->values[step->output].is, is->rows,

@@ -9,7 +9,7 @@ from program import document, golden, main, output, refused
 MODEL = golden("llama-q8_0")
 SHORT = ("-n", "2", "-r", "3")
 FEW = ("--batches", "1,2,9", "-d", "8,40", *SHORT)
-KEYS = {"rates", "rates_source", "n_threads", "n_ranks", "n_parallel", "n_depth", "policy", "predicted_ms", "measured_ms",
+KEYS = {"rates", "rates_source", "n_threads", "n_ranks", "n_parallel", "n_depth", "policy", "read_gbs", "predicted_ms", "measured_ms",
         "lowest_ms", "highest_ms", "error"}
 
 
