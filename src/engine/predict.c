@@ -46,13 +46,13 @@ double ps_predict_measure_read(const ps_model *model)
                                    model->machine.llc_bytes);
 }
 
-// KV comes from the same memory.
+// Attention reads KV at a rate of its own, as far as memory gives it.
 static ps_machine machine_at(const ps_machine *machine, double read_gbs)
 {
     ps_machine now = *machine;
     if (read_gbs > 0) {
-        now.workers.kv_gbs *= read_gbs / now.read_gbs;
         now.read_gbs = read_gbs;
+        now.workers.kv_gbs = now.workers.kv_gbs < read_gbs ? now.workers.kv_gbs : read_gbs;
     }
     return now;
 }
