@@ -157,7 +157,7 @@ ps_status ps_comm_transfer_start(ps_comm *comm, ps_comm_kind kind, uint32_t tag,
     comm->latest_ns = 0;
     comm->fruitless = 0;
     comm->idles = 0;
-    comm->looked_ns = 0;
+    comm->looked_ns = ps_clock_ns();
     comm->was_away = false;
     comm->waited_ns = 0;
     const ps_status status = comm->backend->start(comm);
@@ -346,13 +346,11 @@ static ps_status look(ps_comm *comm)
 {
     comm->fruitless = 0;
     const uint64_t now = ps_clock_ns();
-    if (comm->looked_ns != 0) {
-        // A gap in our own looking is our own: this process was stopped, or busy elsewhere.
-        const uint64_t gap_ns_max = comm->options.timeout_ns / 8;
-        const uint64_t gap_ns = now - comm->looked_ns;
-        comm->waited_ns += gap_ns < gap_ns_max ? gap_ns : gap_ns_max;
-        comm->was_away = comm->was_away || gap_ns > comm->options.timeout_ns / 2;
-    }
+    // A gap in our own looking is our own: this process was stopped, or busy elsewhere.
+    const uint64_t gap_ns_max = comm->options.timeout_ns / 8;
+    const uint64_t gap_ns = now - comm->looked_ns;
+    comm->waited_ns += gap_ns < gap_ns_max ? gap_ns : gap_ns_max;
+    comm->was_away = comm->was_away || gap_ns > comm->options.timeout_ns / 2;
     comm->looked_ns = now;
     PS_TRY(comm->backend->check(comm));
     return !comm->is_patient && comm->waited_ns > comm->options.timeout_ns ? fail_late(comm)

@@ -113,7 +113,7 @@ struct ps_comm {
     uint32_t fruitless;   // tests since the last look at the clock
     uint32_t idles;       // since the start
     uint64_t yields_from; // the sequence from which on idle yields again
-    uint64_t looked_ns;   // 0: not yet
+    uint64_t looked_ns;   // last look at the clock; the first is at the start
     uint64_t waited_ns;
 
     ps_status status; // of the failure that ended it
