@@ -19,7 +19,7 @@ typedef struct ps_bench_row {
     ps_bench_test test; // threads as used
     double tokens_per_s[1000];
     double prompt_ms[1000], generate_ms[1000]; // the two parts of a run
-    double read_gbs[1000];                     // right before it, with --predict
+    double read_gbs[1000];                     // meanwhile, from memory; with --predict
     double mean, deviation;                    // tokens a second
     double bytes_per_token;                    // read; tests of decoding alone
     double gbs;                                // the same; 0: not known

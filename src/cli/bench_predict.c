@@ -2,9 +2,9 @@
 //
 // A test is a decode step of one row of each of some sequences, at one length of their contexts.
 // The plan that the session runs for it is played with the model's rates (engine/predict.h), and
-// with what is read from memory right before each repetition, the median; what was measured is the
-// median over repetitions of a step's time, each repetition being some steps from the same depth
-// on, of all policies in turns.
+// with what is read from memory between the steps of a repetition, the median; what was measured is
+// the median over repetitions of a step's time, each repetition being some steps from the same
+// depth on, of all policies in turns.
 #include "base/quantile.h"
 #include "cli/bench.h"
 #include "cli/error_stats.h"

@@ -136,12 +136,23 @@ static uint64_t note_tokens(ps_bench *b, uint32_t sequences)
     return ps_clock_ns() - start_ns;
 }
 
-// Nanoseconds in the model.
-static ps_status generate_tokens(ps_bench *b, const ps_bench_test *test, uint64_t *out_ns)
+// What memory gives between steps, while they are measured. Answers how long it looked.
+static uint64_t note_memory(ps_bench *b, double *ns_per_byte)
 {
     const uint64_t start_ns = ps_clock_ns();
+    *ns_per_byte += b->options->predicts ? 1 / ps_predict_measure_read(b->model) : 0;
+    return ps_clock_ns() - start_ns;
+}
+
+// Nanoseconds in the model, and with --predict what was read from memory meanwhile.
+static ps_status generate_tokens(ps_bench *b, const ps_bench_test *test, uint64_t *out_ns,
+                                 double *out_read_gbs)
+{
+    const uint64_t start_ns = ps_clock_ns();
+    double ns_per_byte = 0;
     uint64_t looking_ns = 0;
     for (uint32_t i = 0; i < test->generate; i++) {
+        looking_ns += note_memory(b, &ns_per_byte);
         ps_row rows[PS_CLI_SEQUENCES_MAX];
         for (uint32_t s = 0; s < test->sequences; s++) {
             rows[s] = (ps_row){b->side->sequences[s], tokens_of_run(b, s)[i], true};
@@ -151,6 +162,7 @@ static ps_status generate_tokens(ps_bench *b, const ps_bench_test *test, uint64_
         looking_ns += note_tokens(b, test->sequences);
     }
     *out_ns = ps_clock_ns() - start_ns - looking_ns;
+    *out_read_gbs = ns_per_byte > 0 ? test->generate / ns_per_byte : 0;
     return check_interrupt();
 }
 
@@ -185,14 +197,11 @@ static ps_status measure_once(ps_bench *b, const ps_bench_test *test, uint32_t r
     if (b->options->operators) {
         PS_TRY(ps_session_profile_start(b->side->session));
     }
-    if (b->options->predicts) {
-        row->read_gbs[repetition] = ps_predict_measure_read(b->model);
-    }
     const uint64_t start_ns = ps_clock_ns();
     PS_TRY(read_tokens(b, test, test->prompt));
     const uint64_t prompt_ns = ps_clock_ns() - start_ns;
     (void)note_tokens(b, test->prompt > 0 ? 1 : 0); // behind the last prompt
-    PS_TRY(generate_tokens(b, test, &generate_ns));
+    PS_TRY(generate_tokens(b, test, &generate_ns, &row->read_gbs[repetition]));
     ps_session_profile_stop(b->side->session);
     row->prompt_ms[repetition] = (double)prompt_ns / 1e6;
     row->generate_ms[repetition] = (double)generate_ns / 1e6;

@@ -1,19 +1,22 @@
-// engine/hints.c - timed passes over parts of the weights, each part used once.
+// engine/hints.c - timed passes over parts of the weights, no part while a cache holds it.
 #include "engine/hints.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pages.h"
+#include "base/quantile.h"
 
 #include <string.h>
 
-// Of weights that a worker reads in one pass. A stream that the hardware has got hold of runs on
-// for a megabyte or three before hints disturb it, and most parts of a model are longer.
+// Of weights that a worker reads in one pass, and how many passes with the same hint count as one
+// measurement. A stream that the hardware has got hold of runs on for some megabytes before hints
+// disturb it, and a step is longer.
 #define CHUNK_BYTES ((uint64_t)4 << 20)
-#define ROUNDS 3
-#define HINTS 3
-#define CLASSES 2                         // light: one token; heavy: a whole tile
-#define CHUNKS (ROUNDS * HINTS * CLASSES) // a worker's
+#define PASSES 4u
+#define ROUNDS 7u
+#define HINTS 3u
+#define CLASSES 2u                                 // light: one token; heavy: a whole tile
+#define CHUNKS (ROUNDS * HINTS * CLASSES * PASSES) // a worker's
 // Another hint than the present one must be faster by this factor, so that noise decides nothing.
 #define CLEARLY 0.95
 
@@ -29,7 +32,8 @@ typedef struct trial {
     float *results;   // [workers][PS_TILE_TOKENS][chunk_groups * 16]
     uint32_t tokens;
     ps_prefetch prefetch;
-    uint64_t pass; // counts up, so that no part is read twice
+    uint64_t chunks; // there are so many
+    uint64_t pass;   // counts up
     uint64_t ns[PS_TEAM_WORKERS_MAX];
 } trial;
 
@@ -65,23 +69,39 @@ static uint64_t span_bytes(const ps_weight *weight)
     return weight->expert_stride_bytes > matrix ? matrix : ps_weight_bytes(weight);
 }
 
-// The nth chunk of all weights like the largest; NULL behind the last one.
+static uint64_t chunk_bytes(const trial *t)
+{
+    return t->chunk_groups * t->group_bytes;
+}
+
+// The chunks of one weight: those of each of its pieces.
+static uint64_t chunks_of(const trial *t, const ps_weight *weight)
+{
+    return is_like(weight, t->like) ? span_bytes(weight) / chunk_bytes(t) *
+                                          (ps_weight_bytes(weight) / span_bytes(weight))
+                                    : 0;
+}
+
+static uint64_t count_chunks(const trial *t)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < ps_weights_count(t->weights); i++) {
+        count += chunks_of(t, ps_weights_at(t->weights, i));
+    }
+    return count;
+}
+
+// The nth chunk of all weights like the largest; behind the last one comes the first again.
 static const char *chunk_at(const trial *t, uint64_t n)
 {
-    const uint64_t bytes = t->chunk_groups * t->group_bytes;
-    for (uint32_t i = 0; i < ps_weights_count(t->weights); i++) {
-        const ps_weight *weight = ps_weights_at(t->weights, i);
-        if (!is_like(weight, t->like)) {
-            continue;
-        }
-        const uint64_t per_span = span_bytes(weight) / bytes;
-        const uint64_t chunks = per_span * (ps_weight_bytes(weight) / span_bytes(weight));
-        if (n < chunks) {
-            return ps_weight_expert(weight, n / per_span) + n % per_span * bytes;
-        }
-        n -= chunks;
+    uint32_t i = 0;
+    n %= t->chunks;
+    while (n >= chunks_of(t, ps_weights_at(t->weights, i))) {
+        n -= chunks_of(t, ps_weights_at(t->weights, i++));
     }
-    return NULL;
+    const ps_weight *weight = ps_weights_at(t->weights, i);
+    const uint64_t per_span = span_bytes(weight) / chunk_bytes(t);
+    return ps_weight_expert(weight, n / per_span) + n % per_span * chunk_bytes(t);
 }
 
 // Pages of a mapped file are in no page table before somebody touches them.
@@ -90,7 +110,7 @@ static void touch_pages(void *argument, uint32_t worker, uint32_t workers)
     const trial *t = argument;
     for (uint64_t pass = 0; pass < CHUNKS; pass++) {
         const char *chunk = chunk_at(t, pass * workers + worker);
-        for (uint64_t i = 0; i < t->chunk_groups * t->group_bytes; i += 4096) {
+        for (uint64_t i = 0; i < chunk_bytes(t); i += 4096) {
             (void)*(const volatile char *)(chunk + i);
         }
     }
@@ -126,35 +146,38 @@ static uint64_t slowest(const trial *t, uint32_t workers)
     return ns;
 }
 
-static uint64_t median_of_three(const uint64_t *v)
+static double measure(ps_team *team, trial *t, ps_prefetch prefetch)
 {
-    const uint64_t low = v[0] < v[1] ? v[0] : v[1];
-    const uint64_t high = v[0] < v[1] ? v[1] : v[0];
-    return v[2] < low ? low : v[2] > high ? high : v[2];
+    uint64_t ns = 0;
+    t->prefetch = prefetch;
+    for (uint32_t i = 0; i < PASSES; i++, t->pass++) {
+        ps_team_run(team, run_pass, t);
+        ns += slowest(t, ps_team_workers(team));
+    }
+    return (double)ns;
 }
 
-// The fastest hint of one class. By medians: some hints are fast until the hardware loses a stream.
+// The fastest hint of one class. Some hints are fast until the hardware loses a stream, and then slow
+// for long: another one than the present counts with a measurement of its slower half.
 static ps_prefetch fastest(ps_team *team, trial *t, uint32_t tokens, ps_prefetch present)
 {
-    uint64_t ns[HINTS][ROUNDS];
-    t->tokens = tokens;
-    for (int i = 0; i < ROUNDS * HINTS; i++, t->pass++) {
-        t->prefetch = (ps_prefetch)(i % HINTS);
-        ps_team_run(team, run_pass, t);
-        ns[i % HINTS][i / HINTS] = slowest(t, ps_team_workers(team));
-    }
-    double median[HINTS];
+    double ns[HINTS][ROUNDS];
+    double counts[HINTS];
     ps_prefetch best = present;
-    for (int i = 0; i < HINTS; i++) {
-        median[i] = (double)median_of_three(ns[i]);
+    t->tokens = tokens;
+    for (uint32_t i = 0; i < ROUNDS * HINTS; i++) {
+        ns[i % HINTS][i / HINTS] = measure(team, t, (ps_prefetch)(i % HINTS));
     }
-    for (int i = 0; i < HINTS; i++) {
-        if (median[i] < median[present] * CLEARLY && median[i] < median[best]) {
+    for (uint32_t i = 0; i < HINTS; i++) {
+        counts[i] = ps_quantile(ns[i], ROUNDS, i == present ? 0.5 : 0.75);
+    }
+    for (uint32_t i = 0; i < HINTS; i++) {
+        if (counts[i] < counts[present] * CLEARLY && counts[i] < counts[best]) {
             best = (ps_prefetch)i;
         }
     }
     ps_log(PS_LOG_DEBUG, "prefetching, %u token(s): none %.0f, near %.0f, far %.0f us", tokens,
-           median[0] / 1e3, median[1] / 1e3, median[2] / 1e3);
+           counts[0] / 1e3, counts[1] / 1e3, counts[2] / 1e3);
     return best;
 }
 
@@ -183,7 +206,8 @@ void ps_hints_choose(ps_team *team, const ps_weights *weights, const ps_machine 
     if (t.chunk_groups > span_bytes(t.like) / t.group_bytes) {
         t.chunk_groups = span_bytes(t.like) / t.group_bytes;
     }
-    if (chunk_at(&t, (uint64_t)CHUNKS * workers - 1) == NULL) {
+    t.chunks = count_chunks(&t);
+    if (t.chunks * chunk_bytes(&t) < PS_WEIGHTS_CACHES * machine->llc_bytes) {
         return;
     }
     const uint64_t tile_bytes = PS_TILE_TOKENS * ps_q8_row_bytes(t.like->inputs);
