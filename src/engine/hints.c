@@ -15,12 +15,11 @@
 #define PASSES 4u
 #define ROUNDS 7u
 #define HINTS 3u
-#define CLASSES 2u                                 // light: one token; heavy: a whole tile
-#define CHUNKS (ROUNDS * HINTS * CLASSES * PASSES) // a worker's
 // Another hint than the present one must be faster by this factor, so that noise decides nothing.
 #define CLEARLY 0.95
 
-static const uint32_t TOKENS[CLASSES] = {1, PS_TILE_TOKENS};
+// Light: one token; heavy: a whole tile.
+static const uint32_t TOKENS[] = {1, PS_TILE_TOKENS};
 
 typedef struct trial {
     const ps_weights *weights;
@@ -32,7 +31,7 @@ typedef struct trial {
     float *results;   // [workers][PS_TILE_TOKENS][chunk_groups * 16]
     uint32_t tokens;
     ps_prefetch prefetch;
-    uint64_t chunks; // there are so many
+    uint64_t chunks; // that are used, in turns: more than caches hold
     uint64_t pass;   // counts up
     uint64_t ns[PS_TEAM_WORKERS_MAX];
 } trial;
@@ -108,8 +107,8 @@ static const char *chunk_at(const trial *t, uint64_t n)
 static void touch_pages(void *argument, uint32_t worker, uint32_t workers)
 {
     const trial *t = argument;
-    for (uint64_t pass = 0; pass < CHUNKS; pass++) {
-        const char *chunk = chunk_at(t, pass * workers + worker);
+    for (uint64_t n = worker; n < t->chunks; n += workers) {
+        const char *chunk = chunk_at(t, n);
         for (uint64_t i = 0; i < chunk_bytes(t); i += 4096) {
             (void)*(const volatile char *)(chunk + i);
         }
@@ -157,8 +156,8 @@ static double measure(ps_team *team, trial *t, ps_prefetch prefetch)
     return (double)ns;
 }
 
-// The fastest hint of one class. Some hints are fast until the hardware loses a stream, and then slow
-// for long: another one than the present counts with a measurement of its slower half.
+// The fastest hint of one class. Some hints are fast until the hardware loses a stream, and then
+// slow for long: another one than the present counts with a measurement of its slower half.
 static ps_prefetch fastest(ps_team *team, trial *t, uint32_t tokens, ps_prefetch present)
 {
     double ns[HINTS][ROUNDS];
@@ -206,8 +205,10 @@ void ps_hints_choose(ps_team *team, const ps_weights *weights, const ps_machine 
     if (t.chunk_groups > span_bytes(t.like) / t.group_bytes) {
         t.chunk_groups = span_bytes(t.like) / t.group_bytes;
     }
-    t.chunks = count_chunks(&t);
-    if (t.chunks * chunk_bytes(&t) < PS_WEIGHTS_CACHES * machine->llc_bytes) {
+    const uint64_t count = count_chunks(&t);
+    const uint64_t enough = ps_divide_up(PS_WEIGHTS_CACHES * machine->llc_bytes, chunk_bytes(&t));
+    t.chunks = count < enough ? count : enough;
+    if (t.chunks * chunk_bytes(&t) <= 2 * machine->llc_bytes) {
         return;
     }
     const uint64_t tile_bytes = PS_TILE_TOKENS * ps_q8_row_bytes(t.like->inputs);
