@@ -20,7 +20,7 @@ def near(a, b):
 def check_rows(got):
     for row in got["rows"]:
         assert row["predicted_ms"] > 0 and row["lowest_ms"] <= row["measured_ms"] <= row["highest_ms"], row
-        assert near(row["error"], row["predicted_ms"] / row["measured_ms"] - 1), row
+        assert near(1 + row["error"], row["predicted_ms"] / row["measured_ms"]), row
     errors = [abs(row["error"]) for row in got["rows"]]
     assert near(got["median_error"], statistics.median(errors)) and near(got["worst_error"], max(errors)), got
 
@@ -72,7 +72,7 @@ def test_tables():
                                                    "-o", "csv").decode())))
     assert [(row["n_parallel"], row["policy"]) for row in table] == [("1", "off"), ("1", "auto"), ("2", "off"),
                                                                      ("2", "auto")], table
-    assert all(near(float(row["error"]), float(row["predicted_ms"]) / float(row["measured_ms"]) - 1) for row in table)
+    assert all(near(1 + float(row["error"]), float(row["predicted_ms"]) / float(row["measured_ms"])) for row in table)
 
 
 def test_what_is_refused():
