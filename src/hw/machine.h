@@ -81,20 +81,20 @@ typedef struct ps_worker_rates {
 } ps_worker_rates;
 
 typedef struct ps_machine {
-    char name[64];         // CPU model
-    uint32_t threads;      // workers that the rates below are for
-    uint64_t l2_bytes;     // of one core
-    uint64_t llc_bytes;    // of the last level, shared
-    double read_gbs;       // bytes a nanosecond that all workers together read from DRAM
-    double cache_read_gbs; // the same from L2
-    double linear_share;   // of that, what a linear of one row reaches: 0 to 1
-    double int8_gops;      // multiply-adds a nanosecond of the int8 linears, all workers
-    double f32_gops;       // the same of f32 fma
-    double barrier_ns;     // one barrier of all workers
+    char name[64];            // CPU model
+    uint32_t threads;         // workers that the rates below are for
+    bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
+    uint64_t l2_bytes;        // of one core
+    uint64_t llc_bytes;       // of the last level, shared
+    double read_gbs;          // bytes a nanosecond that all workers together read from DRAM
+    double cache_read_gbs;    // the same from L2
+    double linear_share;      // of that, what a linear of one row reaches: 0 to 1
+    double int8_gops;         // multiply-adds a nanosecond of the int8 linears, all workers
+    double f32_gops;          // the same of f32 fma
+    double barrier_ns;        // one barrier of all workers
     double fill_gbs; // bytes a nanosecond that all workers move from DRAM to L2 while they wait
     double comm_ns;  // a collective of few bytes takes so long,
     double comm_gbs; //   and a larger one so many bytes a nanosecond more
-    bool has_prefetch_stream; // prefetches run beside operators, on a stream of their own
     char source[40]; // of the rates: one of those below, "tuned 2026-11-29", or what a file says
     ps_worker_rates workers;
     ps_machine_profile profile;
