@@ -9,7 +9,7 @@ is tuned first, for each number of threads, into a folder of its own (--cache ke
 minutes. Then `prestage bench --predict` for each model and number of threads, under off and auto: one process, and one rank of
 so many whose others are simulated over a link (one thread), which is where auto differs. A line a step, then the median and
 worst error of each model, of each policy and of all, beside the bars. --ops prints where each step's error is. Needs an idle
-machine and the release build; about ten minutes.
+machine and the release build; twenty minutes with --ranks 0, half an hour with all.
 """
 import argparse
 import json
