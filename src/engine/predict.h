@@ -17,8 +17,9 @@ typedef struct ps_prediction {
 // not done it.
 PS_MUST_USE ps_status ps_predict_prepare(ps_model *model);
 
-// What the workers read from memory now, in bytes a nanosecond, read off the model's weights; some
-// 10 ms. Where others use the memory, too, it is another number from minute to minute.
+// What the workers read from memory now, in bytes a nanosecond: of the model's weights, four times
+// as much as the last-level cache holds, three times. Where others use the memory, too, it is
+// another number a second later.
 double ps_predict_measure_read(const ps_model *model);
 
 // Plays the plan that the session runs for a step of `rows` sequences, a row at `position` of each

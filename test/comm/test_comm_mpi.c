@@ -130,8 +130,9 @@ static const struct {
 
 static int be_rank(const char *name)
 {
-    // mpirun needs about a second to end a job that one rank has left: more than rank 0 would need
-    // to find others late when it goes on, and less than those whom it is told of.
+    // mpirun needs about a second to end a job that one rank has left. A rank 0 that was stopped
+    // goes on for that second, which is more than the others would then be late by; where a rank
+    // gives up by itself, nobody may be found late before.
     const bool is_ended = strcmp(name, "giveup") == 0;
     const bool is_short = strcmp(name, "stop0") == 0;
     const ps_comm_options options = {.timeout_ns = is_ended   ? 0
