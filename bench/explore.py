@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """How many design points `prestage explore` plays a second: a model of 80 layers, plan and play of each point.
 
-usage: explore.py PRESTAGE [THREADS [POINTS]]
+    bench/explore.py [--threads 2] [--points 4000]
 
 Two sweeps of different length are timed, several times in turns, and the difference counts, so that starting and
-writing do not. The bar is 1,000 points a second on two threads, that is 2 ms of a thread for each. Needs an idle machine;
-the time that CPUs were busy with a point is beside it.
+writing do not. The bar is 1,000 points a second on two threads, that is 2 ms of a thread for each. Needs an idle machine
+and the release build; the time that CPUs were busy with a point is beside it.
 """
+import argparse
 import json
 import os
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+
+import rates
 
 BAR = 1000
 ROUNDS = 5
@@ -31,33 +33,36 @@ def busy():
     return used.ru_utime + used.ru_stime
 
 
-def seconds(prestage, threads, points, prefetch, folder):
+def seconds(threads, points, prefetch, folder):
     """By the clock, and of CPUs."""
     path = os.path.join(folder, "spec.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(spec(points, prefetch), file)
     begin, busy_before = time.perf_counter(), busy()
-    subprocess.run([prestage, "explore", path, "-t", str(threads)], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run([rates.PRESTAGE, "explore", path, "-t", str(threads)], stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - begin, busy() - busy_before
 
 
 def main():
-    prestage = sys.argv[1]
-    threads = int(sys.argv[2]) if len(sys.argv) > 2 else 2
-    points = int(sys.argv[3]) if len(sys.argv) > 3 else 4000
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--points", type=int, default=4000, help="of the longer sweep")
+    o = parser.parse_args()
+    threads, points = o.threads, o.points
     print(f"| policy | points a second on {threads} threads (least to most of {ROUNDS}) | us of a thread | us of a CPU | bar |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for prefetch in ("off", "preserve", "auto"):
-            rates, used = [], []
+            speeds, used = [], []
             for _ in range(ROUNDS):
-                few = seconds(prestage, threads, points // 10, prefetch, folder)
-                many = seconds(prestage, threads, points, prefetch, folder)
-                rates.append((points - points // 10) / (many[0] - few[0]))
+                few = seconds(threads, points // 10, prefetch, folder)
+                many = seconds(threads, points, prefetch, folder)
+                speeds.append((points - points // 10) / (many[0] - few[0]))
                 used.append((many[1] - few[1]) / (points - points // 10))
-            rate = statistics.median(rates)
-            print(f"| {prefetch} | {rate:.0f} ({min(rates):.0f} to {max(rates):.0f}) | {threads / rate * 1e6:.0f} "
+            rate = statistics.median(speeds)
+            print(f"| {prefetch} | {rate:.0f} ({min(speeds):.0f} to {max(speeds):.0f}) | {threads / rate * 1e6:.0f} "
                   f"| {statistics.median(used) * 1e6:.0f} | {'met' if rate >= BAR else 'not met'} |")
 
 
-main()
+if __name__ == "__main__":
+    main()
